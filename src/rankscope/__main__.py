@@ -1,0 +1,5 @@
+"""`python -m rankscope` is `rankscope`."""
+
+from rankscope.cli.main import main
+
+raise SystemExit(main())

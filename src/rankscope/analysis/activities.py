@@ -1,0 +1,226 @@
+"""User code between the phases: what it does, and which phase it serves after all.
+
+A record tells where a batch, a checkpoint or a collective began and ended, not the user's function around it. The
+stack samples show that function; the time spent in it belongs to the phase that it serves: a `save_checkpoint` that
+also flushes to disk is a checkpoint, a `validate` that also computes a metric is evaluation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter as Counted
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.analysis import timeline
+from rankscope.analysis.dataflow import feeds_forward
+from rankscope.analysis.ranks import Rank
+from rankscope.analysis.stacks import Place, Samples, Stack, activity, is_user, parse_place, spine
+from rankscope.analysis.tables import Tables, column
+from rankscope.analysis.timeline import Timeline
+from rankscope.records.collective import Collective
+from rankscope.records.training import Backward, Span
+
+Code = tuple[str, str]
+
+LOGGING_LIBRARIES = ("/logging/", "/tensorboard/", "/wandb/", "/mlflow/", "/comet_ml/", "/neptune/", "/aim/", "/clearml/")
+SAVING_LIBRARIES = ("torch/serialization.py", "torch/distributed/checkpoint/", "safetensors/")
+WORDS = {
+    timeline.CHECKPOINT: re.compile(r"(^|_)(save|checkpoint|ckpt|snapshot|persist)", re.I),
+    timeline.EVALUATION: re.compile(r"(^|_)(eval|valid|test|infer)", re.I),
+    timeline.LOGGING: re.compile(r"(^|_)(log|logs|logger|logging|track|tracker|summary|hist|histogram|report|dump_metrics|write_metrics)(_|$|s)", re.I),
+    timeline.DATA: re.compile(r"(^|_)(load|fetch|read|next|get|make|sample|draw|prepare|collate|augment|tokeni[sz]e|decode)_?\w*(batch|data|sample|example|item|input|tokens)|(^|_)(collate|augment|tokeni[sz]e)|^__getitem__$|^__next__$", re.I),
+}  # fmt: skip
+"""What a function's name says of the phase that it serves; only asked where the records say nothing."""
+
+
+@dataclass(slots=True)
+class Activities:
+    """For each rank the samples with their segment and the place in user code they were taken in."""
+
+    loop: set[Code]
+    """Functions of the training loop."""
+    segment: list[NDArray[np.int64]] = field(default_factory=list)
+    """Rank position -> for each sample the index of its segment (-1: outside)."""
+    place: list[list[Place | None]] = field(default_factory=list)
+    """Rank position -> for each sample what the loop was doing."""
+    serves: dict[Code, str] = field(default_factory=dict)
+    """Function -> the phase that it serves."""
+    labels: list[dict[int, str]] = field(default_factory=list)
+    """Rank position -> segment -> its new phase."""
+
+    def relabel(self, timelines: Sequence[Timeline]) -> None:
+        """Give each segment of user code the phase that it serves."""
+        for own, labels in zip(timelines, self.labels, strict=True):
+            for index, phase in labels.items():
+                own.segments["phase"][index] = own.phase_id(phase)
+
+
+def find_activities(
+    tables: Tables, ranks: Sequence[Rank], timelines: Sequence[Timeline], samples: Sequence[Samples]
+) -> Activities:
+    """Assign samples to segments, find what serves which phase, and label the segments of user code."""
+    segments = [_segments_of(own, mine) for own, mine in zip(timelines, samples, strict=True)]
+    loop = _training_loop(tables, ranks, timelines, samples, segments)
+    found = Activities(loop, segments)
+    for mine in samples:
+        known: dict[int, Place | None] = {}
+        found.place.append([known.setdefault(id(s), activity(s, loop)) for s in mine.stack])
+    sites = _call_sites(tables, ranks, timelines)
+    for position, own in enumerate(timelines):
+        _functions_of_evaluation(found, own, samples[position], position)
+    for own, mine, position in zip(timelines, samples, range(len(ranks)), strict=True):
+        found.labels.append(_label(found, own, mine, position, sites))
+    return found
+
+
+def _segments_of(own: Timeline, mine: Samples) -> NDArray[np.int64]:
+    if not len(own.segments) or not len(mine):
+        return np.full(len(mine), -1, np.int64)
+    index = np.searchsorted(own.segments["start"].astype(np.int64), mine.time_ns, side="right") - 1
+    inside = (index >= 0) & (mine.time_ns < own.segments["end"].astype(np.int64)[np.maximum(index, 0)])
+    return np.where(inside, index, -1).astype(np.int64)
+
+
+def _training_loop(
+    tables: Tables,
+    ranks: Sequence[Rank],
+    timelines: Sequence[Timeline],
+    samples: Sequence[Samples],
+    segments: Sequence[NDArray[np.int64]],
+) -> set[Code]:
+    stacks = []
+    loop: set[Code] = set()
+    for rank, own, mine, index in zip(ranks, timelines, samples, segments, strict=True):
+        wanted = {own.phase_id(timeline.BACKWARD), own.phase_id(timeline.OPTIMIZER)}
+        for stack, at in zip(mine.stack, index.tolist(), strict=True):
+            if at >= 0 and int(own.segments["phase"][at]) in wanted and int(own.segments["kind"][at]) in (3, 4):
+                stacks.append(stack)
+        for site in np.unique(own.rows[Backward.code]["name"]).tolist():
+            loop.add(parse_place(tables.name(rank.pid, int(site))).code)
+    return loop | spine(stacks)
+
+
+def _call_sites(tables: Tables, ranks: Sequence[Rank], timelines: Sequence[Timeline]) -> dict[str, set[Code]]:
+    """Functions from which checkpoints were written and collectives called."""
+    sites: dict[str, set[Code]] = {timeline.CHECKPOINT: set(), timeline.COMMUNICATION: set()}
+    for rank, own in zip(ranks, timelines, strict=True):
+        spans = own.rows[Span.code]
+        for name, site in zip(spans["name"].tolist(), column(spans, Span, "site").tolist(), strict=True):
+            if tables.name(rank.pid, name) == timeline.CHECKPOINT:
+                sites[timeline.CHECKPOINT].add(parse_place(tables.name(rank.pid, site)).code)
+        calls = own.rows[Collective.code]
+        outside = column(calls, Collective, "in_backward") == 0
+        for site in np.unique(column(calls, Collective, "site")[outside]).tolist():
+            sites[timeline.COMMUNICATION].add(parse_place(tables.name(rank.pid, site)).code)
+    return sites
+
+
+def _functions_of_evaluation(found: Activities, own: Timeline, mine: Samples, position: int) -> None:
+    """A function called by the loop in which evaluation forwards run serves evaluation."""
+    evaluation = own.phase_id(timeline.EVALUATION)
+    for at, place in zip(found.segment[position].tolist(), found.place[position], strict=True):
+        if at >= 0 and int(own.segments["phase"][at]) == evaluation and place and place.code not in found.loop:
+            found.serves[place.code] = timeline.EVALUATION
+
+
+def _label(
+    found: Activities, own: Timeline, mine: Samples, position: int, sites: dict[str, set[Code]]
+) -> dict[int, str]:
+    """New phases for segments of user code: by their own samples, else as most samples between the same phases say."""
+    other = own.phase_id(timeline.OTHER)
+    votes: dict[int, Counted[str]] = {}
+    between: dict[tuple[int, int], Counted[str]] = {}
+    known: dict[tuple[int, Place | None, int], str] = {}
+    has_loader = len(own.rows[20]) > 0
+    weights = mine.weight_ns.tolist()
+    for at, place, stack, weight in zip(
+        found.segment[position].tolist(), found.place[position], mine.stack, weights, strict=True
+    ):
+        if at < 0 or int(own.segments["phase"][at]) != other or int(own.segments["kind"][at]) != 0:
+            continue
+        gap = _gap(own, at)
+        key = (id(stack), place, gap[1])
+        phase = known.get(key)
+        if phase is None:
+            phase = known[key] = _serves(found, stack, place, gap, own, sites, has_loader)
+        votes.setdefault(at, Counted())[phase] += weight
+        between.setdefault(gap, Counted())[phase] += weight
+    labels = {at: votes_of.most_common(1)[0][0] for at, votes_of in votes.items()}
+    general = {
+        gap: counts.most_common(1)[0][0]
+        for gap, counts in between.items()
+        if counts.most_common(1)[0][1] >= 0.6 * sum(counts.values())
+    }
+    kinds = own.segments["kind"]
+    phases = own.segments["phase"]
+    long_enough = _usual_gaps(own, other)
+    for at in np.flatnonzero((phases == other) & (kinds == 0)).tolist():
+        if at not in labels:
+            gap = _gap(own, at)
+            phase = general.get(gap, timeline.OTHER)
+            # A rare long stop does not make the short gaps at the same place a checkpoint.
+            if phase in (timeline.DATA, timeline.COMMUNICATION) and at in long_enough:
+                labels[at] = phase
+    return {at: phase for at, phase in labels.items() if phase != timeline.OTHER}
+
+
+def _usual_gaps(own: Timeline, other: int) -> set[int]:
+    """Gaps of at least a tenth of a millisecond: shorter ones are the loop's own overhead."""
+    segments = own.segments
+    return set(np.flatnonzero((segments["phase"] == other) & (segments["end"] - segments["start"] > 100_000)).tolist())
+
+
+def _gap(own: Timeline, at: int) -> tuple[int, int]:
+    """The phases before and after a segment."""
+    phases = own.segments["phase"]
+    return int(phases[at - 1]) if at else -1, int(phases[at + 1]) if at + 1 < len(phases) else -1
+
+
+def _serves(
+    found: Activities,
+    stack: Stack,
+    place: Place | None,
+    gap: tuple[int, int],
+    own: Timeline,
+    sites: dict[str, set[Code]],
+    has_loader: bool,
+) -> str:
+    """The phase that a stack taken in user code serves."""
+    files = [frame.file for frame in stack.frames]
+    mine = [frame for frame in stack.frames if is_user(frame.file) and frame.code not in found.loop]
+    codes = {frame.code for frame in mine}
+    if codes & sites[timeline.CHECKPOINT] or any(lib in file for file in files for lib in SAVING_LIBRARIES):
+        return timeline.CHECKPOINT
+    if any(found.serves.get(code) == timeline.EVALUATION for code in codes):
+        return timeline.EVALUATION
+    if codes & sites[timeline.COMMUNICATION]:
+        return timeline.COMMUNICATION
+    if any(lib in file for file in files for lib in LOGGING_LIBRARIES):
+        return timeline.LOGGING
+    for phase in (timeline.CHECKPOINT, timeline.EVALUATION, timeline.LOGGING):
+        if any(WORDS[phase].search(frame.function.rpartition(".")[2]) for frame in mine):
+            return phase
+    before_forward = gap[1] == own.phase_id(timeline.FORWARD)
+    if place is not None and before_forward and not has_loader:
+        if any(WORDS[timeline.DATA].search(frame.function.rpartition(".")[2]) for frame in mine):
+            return timeline.DATA
+        caller = _caller_line(stack, found.loop)
+        if caller is not None and feeds_forward(caller.file, caller.line):
+            return timeline.DATA
+    return timeline.OTHER
+
+
+def _caller_line(stack: Stack, loop: set[Code]) -> Place | None:
+    """The innermost line of the training loop itself."""
+    last = None
+    for frame in stack.user:
+        if frame.code not in loop:
+            break
+        last = frame
+    return last
+
+

@@ -1,0 +1,41 @@
+"""Proof that the time stamps of different ranks can be compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rankscope.analysis.facts import Facts
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedClock:
+    method: str
+    max_error_us: float | None
+    """None where several nodes are not tied together by anything."""
+
+
+def check_clock(facts: Facts) -> CheckedClock:
+    """One node has one monotonic clock; that no rank leaves a blocking collective before the last one has entered it
+    is checked on every matched one, and what contradicts it is the error."""
+    hosts = {r.process.host for r in facts.ranks}
+    if len(hosts) > 1:
+        return CheckedClock("several nodes, not tied together", None)
+    worst = 0
+    checked = 0
+    for position, own in enumerate(facts.timelines):
+        segments = own.segments
+        waits = segments[(segments["collective"] >= 0) & (segments["kind"] == 31)]
+        if not len(waits):
+            continue
+        at = waits["collective"].astype(np.int64)
+        last = facts.matches.last_enter[position][at]
+        shared = facts.matches.last_rank[position][at] >= 0
+        checked += int(shared.sum())
+        if shared.any():
+            worst = max(worst, int((last - waits["end"].astype(np.int64))[shared].max()))
+    method = "one monotonic clock of the node"
+    if checked:
+        method += f", checked on {checked} waits"
+    return CheckedClock(method, max(0, worst) / 1000)

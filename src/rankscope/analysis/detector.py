@@ -1,0 +1,38 @@
+"""The seam for a new detector."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import ClassVar
+
+from rankscope.analysis.facts import Facts
+from rankscope.base.finding import Finding
+from rankscope.records.record import Record
+
+MATERIAL = 0.05
+"""Share of the run that a fault on some ranks must cost: below it, the fix gains less than runs differ anyway."""
+MATERIAL_EVERYWHERE = 0.10
+"""The same where all ranks do alike: no healthy peer shows how it should be, so more must be at stake to blame."""
+
+
+class CannotExamine(Exception):
+    """A detector has not got what it needs; the text says what is missing. Never the same as healthy."""
+
+
+class Detector(ABC):
+    """Reads the facts and yields what it finds. Holds no state, prints nothing, names one cause.
+
+    The class's docstring is the page that `rankscope causes CODE` prints.
+    """
+
+    name: ClassVar[str]
+    """The cause's code, from the catalogue."""
+    needs: ClassVar[tuple[type[Record], ...]]
+    """Without one of these kinds of records the run is `not examined` for this cause, not healthy."""
+    any_length: ClassVar[bool] = False
+    """True: also runs of a few steps can be examined."""
+
+    @abstractmethod
+    def examine(self, facts: Facts) -> Iterator[Finding]:
+        """Yield findings; raise `CannotExamine` where something other than `needs` is missing."""

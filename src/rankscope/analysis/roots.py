@@ -1,0 +1,83 @@
+"""Which finding is the root: what explains what, and what costs most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from rankscope.base.finding import Finding
+
+HOST = ("slow-device", "slow-code", "slow-data-loading", "uneven-work", "communication-bound", "slow-link", "gc-pause")
+
+EXPLAINS: dict[str, tuple[str, ...]] = {
+    "thread-oversubscription": (*HOST, "cpu-contention", "logging-stall", "evaluation-stall", "checkpoint-stall"),
+    "cpu-throttling": (*HOST, "cpu-contention", "thread-oversubscription"),
+    "cpu-contention": HOST,
+    "memory-pressure": HOST,
+    "worker-affinity": ("slow-data-loading", "cpu-contention", "slow-storage"),
+    "loader-worker-restart": ("slow-data-loading", "slow-storage", "cpu-contention"),
+    "slow-storage": ("slow-data-loading",),
+    "gc-pause": ("slow-code", "slow-device", "uneven-work"),
+    "denormals": ("slow-device", "slow-code", "uneven-work"),
+    "recompilation": ("slow-code", "slow-device", "uneven-work", "slow-start"),
+    "uneven-work": ("slow-device", "communication-bound"),
+    "missing-no-sync": ("communication-bound", "tiny-collectives", "slow-link", "slow-code"),
+    "tiny-collectives": ("communication-bound", "host-sync", "slow-code", "slow-link"),
+    "slow-link": ("communication-bound", "slow-code", "slow-device"),
+    "checkpoint-stall": ("slow-code", "communication-bound"),
+    "evaluation-stall": ("slow-code", "communication-bound", "uneven-work"),
+    "logging-stall": ("slow-code",),
+    "slow-data-loading": ("communication-bound",),
+    "slow-code": ("communication-bound",),
+    "slow-device": ("communication-bound",),
+}
+"""Cause -> causes that may only be its consequence, when they concern the same ranks and cost no more."""
+
+ORDER = {"critical": 0, "warning": 1, "info": 2}
+
+
+def arrange(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Findings with ids and `explains`, roots first by cost, each followed by what it explains."""
+    ranked = sorted(findings, key=_weight)
+    explained_by: dict[int, int] = {}
+    for i, finding in enumerate(ranked):
+        for j, other in enumerate(ranked):
+            if i != j and j not in explained_by and _explains(finding, other) and explained_by.get(i) != j:
+                explained_by[j] = i
+    order: list[int] = []
+
+    def place(index: int) -> None:
+        if index in order:
+            return
+        order.append(index)
+        for follower, root in explained_by.items():
+            if root == index:
+                place(follower)
+
+    for index in range(len(ranked)):
+        if index not in explained_by:
+            place(index)
+    for index in range(len(ranked)):  # what explains each other in a circle
+        place(index)
+    ids = {index: f"f{number}" for number, index in enumerate(order, 1)}
+    return tuple(
+        replace(
+            ranked[index],
+            id=ids[index],
+            explains=tuple(ids[j] for j in order if explained_by.get(j) == index),
+        )
+        for index in order
+    )
+
+
+def _weight(finding: Finding) -> tuple[int, float]:
+    cost = finding.cost.recoverable_share if finding.cost.recoverable_share is not None else finding.cost.share
+    return ORDER[finding.severity], -(cost or 0.0) * finding.confidence
+
+
+def _explains(finding: Finding, other: Finding) -> bool:
+    if other.cause not in EXPLAINS.get(finding.cause, ()) or ORDER[finding.severity] > ORDER[other.severity]:
+        return False
+    return finding.all_ranks or other.all_ranks or bool(set(finding.ranks) & set(other.ranks))
+
+

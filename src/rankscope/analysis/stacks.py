@@ -1,0 +1,148 @@
+"""Where user code was, from the stack samples: places, and activities (what the training loop calls)."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter as Counted
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.analysis.tables import Tables, column
+from rankscope.records.host import StackSample
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A line of code."""
+
+    file: str
+    line: int
+    function: str
+
+    @property
+    def short(self) -> str:
+        return f"{self.function} ({os.path.basename(self.file)}:{self.line})"
+
+    @property
+    def code(self) -> tuple[str, str]:
+        """File and function: the same for all lines of one function."""
+        return self.file, self.function
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """One stack, outermost frame first."""
+
+    frames: tuple[Place, ...]
+
+    @property
+    def user(self) -> tuple[Place, ...]:
+        """Frames of the user's code."""
+        return tuple(f for f in self.frames if is_user(f.file))
+
+
+@dataclass(slots=True)
+class Samples:
+    """Samples of one process in time order."""
+
+    time_ns: NDArray[np.int64]
+    stack: list[Stack]
+    weight_ns: NDArray[np.int64]
+    """Time that the sample stands for: since the sample before it, at most one second."""
+    cpu_ns: NDArray[np.int64]
+    """CPU time of the thread since the sample before it."""
+
+    def __len__(self) -> int:
+        return len(self.time_ns)
+
+
+@lru_cache(maxsize=65536)
+def parse_place(text: str) -> Place:
+    """A place from `file:line:function`."""
+    head, _, function = text.rpartition(":")
+    file, _, line = head.rpartition(":")
+    return Place(file, int(line) if line.isdigit() else 0, function)
+
+
+@lru_cache(maxsize=65536)
+def is_user(file: str) -> bool:
+    """Whether a file is the user's: not of Python's library, an installed package, or rankscope."""
+    if not file or file.startswith("<frozen") or "site-packages" in file or "dist-packages" in file:
+        return False
+    if "/rankscope/capture/" in file or file.startswith("<"):
+        return False
+    version = f"python{sys.version_info.major}."
+    return f"/lib/{version}" not in file and not file.startswith(sys.prefix + "/lib/python")
+
+
+def read_samples(tables: Tables, pid: int) -> Samples:
+    """All samples of one process."""
+    rows = tables.of(StackSample)
+    rows = rows[rows["process"] == pid]
+    time_ns = rows["time_ns"].astype(np.int64)
+    ids = column(rows, StackSample, "stack")
+    cpu = column(rows, StackSample, "cpu_ns").astype(np.int64)
+    known: dict[int, Stack] = {}
+    for id in np.unique(ids).tolist():
+        frames = tables.stacks.get(pid, {}).get(id, ())
+        known[id] = Stack(tuple(parse_place(tables.name(pid, f)) for f in reversed(frames)))
+    gaps = np.diff(time_ns, prepend=time_ns[:1] - 50_000_000)
+    used = np.diff(cpu, prepend=cpu[:1])
+    return Samples(time_ns, [known[i] for i in ids.tolist()], np.minimum(gaps, 1_000_000_000), np.maximum(used, 0))
+
+
+def spine(stacks: Iterable[Stack]) -> set[tuple[str, str]]:
+    """The functions that make up the training loop: user frames outside of any library call, in stacks taken while
+    backward or the optimizer ran."""
+    found: set[tuple[str, str]] = set()
+    for stack in stacks:
+        for frame in stack.frames:
+            if is_user(frame.file):
+                found.add(frame.code)
+            elif frame.function not in ("<module>",) and found and not _is_wrapper(frame):
+                break
+    return found
+
+
+def _is_wrapper(frame: Place) -> bool:
+    """Launchers and decorators stand between user frames without being the library call that does the work."""
+    name = os.path.basename(frame.file)
+    return name in ("contextlib.py", "_contextlib.py", "runpy.py", "spawn.py", "process.py", "__init__.py")
+
+
+def activity(stack: Stack, loop: set[tuple[str, str]]) -> Place | None:
+    """What the training loop is doing: the first user function that is not of the loop (at its own line), else the
+    loop's own innermost line. None where no user frame is on the stack."""
+    last: Place | None = None
+    for frame in stack.user:
+        if frame.code not in loop:
+            return frame
+        last = frame
+    return last
+
+
+def innermost_user(stack: Stack) -> Place | None:
+    """The deepest line of user code."""
+    user = stack.user
+    return user[-1] if user else None
+
+
+def hottest(places: Iterable[tuple[Place, int]]) -> tuple[Place, float] | None:
+    """The function with the most weight, at its heaviest line, and its share of all weight."""
+    by_function: Counted[tuple[str, str]] = Counted()
+    by_line: Counted[Place] = Counted()
+    total = 0
+    for place, weight in places:
+        by_function[place.code] += weight
+        by_line[place] += weight
+        total += weight
+    if not total:
+        return None
+    code, weight = by_function.most_common(1)[0]
+    line = max((place for place in by_line if place.code == code), key=lambda p: by_line[p])
+    return line, weight / total

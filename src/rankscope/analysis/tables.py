@@ -1,0 +1,110 @@
+"""The records of one run in memory: one array a kind, names and stacks by process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.records.kinds import KINDS
+from rankscope.records.payload import NAME, PROCESS, STACK
+from rankscope.records.process import Process, decode_process
+from rankscope.records.record import Record, sources
+from rankscope.records.slot import ROW_FIELDS
+from rankscope.store.store import Store
+
+Rows = NDArray[np.void]
+ROW_DTYPE = np.dtype(list(ROW_FIELDS))
+COLUMNS = [name for name, _ in ROW_FIELDS if name != "seal"]
+
+MAX_RANK_STEPS = 60_000
+"""Steps x ranks that are read at once (about 1.5 M rows, 300 MB); of a longer run the newest, and the first 500."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """Rows by kind in time order, with the texts that they refer to. What every analysis starts from."""
+
+    rows: Mapping[int, Rows]
+    names: Mapping[int, Mapping[int, str]]
+    """process -> name id -> text."""
+    stacks: Mapping[int, Mapping[int, tuple[int, ...]]]
+    """process -> stack id -> name ids of its frames, innermost first."""
+    processes: Mapping[int, Process]
+    lost: Mapping[str, int] = field(default_factory=dict)
+    skipped_steps: int = 0
+    """Steps of a long run that were left in the store."""
+
+    def of(self, kind: type[Record]) -> Rows:
+        """All rows of one kind, by time."""
+        rows = self.rows.get(kind.code)
+        return rows if rows is not None else np.empty(0, ROW_DTYPE)
+
+    def name(self, process: int, id: int) -> str:
+        """The text of a name id of a process; "" for 0, "?" where it was lost."""
+        if not id:
+            return ""
+        return self.names.get(process, {}).get(id, "?")
+
+
+def column(rows: Rows, kind: type[Record], name: str) -> NDArray[Any]:
+    """One field of a kind over all its rows: bits cut out, floats read back; names stay ids."""
+    source = sources(kind)[name]
+    word = rows[source.word]
+    if source.is_float:
+        return np.ascontiguousarray(word).view(np.float64)
+    if source.bits == 64 or source.word in ("step", "process", "name"):
+        return word.astype(np.int64)
+    return (word.astype(np.int64) >> source.shift) & ((1 << source.bits) - 1)
+
+
+def load(store: Store) -> Tables:
+    """Read one run from a store."""
+    first, skipped = _window(store)
+    where = f"WHERE step < 500 OR step >= {first} OR kind IN (20, 21, 22, 23, 40, 41, 43, 44, 45, 46)" if first else ""
+    columns = ", ".join(COLUMNS)
+    table = store.query(f"SELECT {columns} FROM slots {where} ORDER BY kind, time_ns, commit")
+    rows = np.zeros(table.num_rows, ROW_DTYPE)
+    for name in COLUMNS:
+        rows[name] = table.column(name).to_numpy()
+    payloads = store.query("SELECT process, kind, id, text FROM payloads ORDER BY batch")
+    return make_tables(rows, list(zip(*(payloads.column(n).to_pylist() for n in ("process", "kind", "id", "text")))), skipped)
+
+
+def _window(store: Store) -> tuple[int, int]:
+    """(first step to read, steps left out) for a run that is too long to be read whole."""
+    answer = store.query("SELECT count() AS n, max(step) AS last FROM slots WHERE kind = 1").to_pylist()[0]
+    count, last = int(answer["n"]), int(answer["last"])
+    if count <= MAX_RANK_STEPS:
+        return 0, 0
+    kept = last * MAX_RANK_STEPS // count
+    return last - kept, max(0, last - kept - 500)
+
+
+def make_tables(rows: Rows, payloads: list[tuple[int, int, int, str]], skipped: int = 0) -> Tables:
+    """Tables from rows (any order) and payloads `(process, kind, id, text)`, oldest first."""
+    names: dict[int, dict[int, str]] = {}
+    stacks: dict[int, dict[int, tuple[int, ...]]] = {}
+    processes: dict[int, Process] = {}
+    for process, kind, id, text in payloads:
+        if kind == NAME:
+            names.setdefault(process, {})[id] = text
+        elif kind == STACK:
+            stacks.setdefault(process, {})[id] = tuple(int(x) for x in text.split())
+        elif kind == PROCESS:
+            processes[process] = decode_process(text)
+    by_kind: dict[int, Rows] = {}
+    if len(rows):
+        rows = rows[np.lexsort((rows["commit"], rows["time_ns"], rows["kind"]))]
+        kinds, starts = np.unique(rows["kind"], return_index=True)
+        for kind, start, end in zip(kinds, starts, [*starts[1:], len(rows)]):
+            if int(kind) in KINDS:
+                by_kind[int(kind)] = rows[start:end]
+    lost: dict[str, int] = {}
+    for row in by_kind.get(46, np.empty(0, ROW_DTYPE)):
+        why = names.get(int(row["process"]), {}).get(int(row["name"]), "unknown")
+        lost[why] = lost.get(why, 0) + int(row["a"])
+    return Tables(by_kind, names, stacks, processes, lost, skipped)

@@ -1,0 +1,49 @@
+"""How numbers and places read in titles and evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rankscope.analysis.facts import Facts
+from rankscope.analysis.stacks import Place
+from rankscope.base.finding import Cost, Location
+
+
+def percent(share: float) -> str:
+    """`31 %`, `4.2 %`."""
+    value = 100 * share
+    return f"{value:.0f} %" if value >= 10 else f"{value:.1f} %"
+
+
+def ms(ns: float) -> str:
+    """`12.3 ms`, `1.2 s`, `45 µs`."""
+    if ns >= 1e9:
+        return f"{ns / 1e9:.1f} s"
+    if ns >= 1e6:
+        return f"{ns / 1e6:.1f} ms"
+    return f"{ns / 1e3:.0f} µs"
+
+
+def ranks(facts: Facts, positions: Sequence[int]) -> str:
+    """`rank 1`, `ranks 0 and 2`, `all ranks`."""
+    numbers = facts.numbers(positions)
+    if facts.world_size > 1 and len(numbers) == facts.size:
+        return "all ranks"
+    if len(numbers) == 1:
+        return f"rank {numbers[0]}"
+    return f"ranks {', '.join(map(str, numbers[:-1]))} and {numbers[-1]}"
+
+
+def location(place: Place | None) -> Location | None:
+    return Location(place.file, place.line, place.function) if place is not None else None
+
+
+def at(place: Place | None) -> str:
+    """` in f (train.py:41)`, or nothing where the place is not known."""
+    return f" in {place.short}" if place is not None else ""
+
+
+def cost(facts: Facts, ns: float, gain: float | None) -> Cost:
+    """The cost of something that takes `ns` of the window."""
+    steps = max(1, len(facts.steps))
+    return Cost(ns / steps / 1e6, ns / facts.span_ns if facts.span_ns else None, gain)

@@ -1,0 +1,60 @@
+"""`run.json`: what a run is, written when it starts and again when it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+from rankscope.base.errors import UserError
+from rankscope.base.rundir import RunDir
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    id: str
+    name: str
+    command: tuple[str, ...]
+    started: str
+    """UTC, ISO 8601."""
+    started_ns: int = 0
+    """Monotonic clock at that moment."""
+    cwd: str = ""
+    host: str = ""
+    cpus: int = 0
+    """CPUs that the run may use."""
+    level: str = "standard"
+    budget: float = 0.01
+    version: str = ""
+    finished: bool = False
+    duration_s: float | None = None
+    exit_code: int | None = None
+    """Exit code of the command; negative: the signal that ended it. None while it runs or where nobody saw its end."""
+    recorder_restarts: int = 0
+
+
+def write_manifest(run: RunDir, manifest: Manifest) -> None:
+    """Write `run.json` whole or not at all. Raises OSError."""
+    temporary = run.manifest.with_suffix(".tmp")
+    temporary.write_text(json.dumps(asdict(manifest), indent=1), encoding="utf-8")
+    os.replace(temporary, run.manifest)
+
+
+def read_manifest(path: Path) -> Manifest:
+    """The manifest of a run folder. Raises UserError where it is no run of ours or cannot be read."""
+    file = path / "run.json"
+    try:
+        raw = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: no run folder of rankscope (it has no run.json); see `rankscope runs`") from error
+    except PermissionError as error:
+        raise UserError(f"{file}: cannot be read ({error.strerror}); check the permissions") from error
+    except (OSError, ValueError) as error:
+        raise UserError(f"{file}: damaged or not of rankscope ({error})") from error
+    known = {f.name for f in fields(Manifest)}
+    try:
+        raw["command"] = tuple(raw["command"])
+        return Manifest(**{key: value for key, value in raw.items() if key in known})
+    except (KeyError, TypeError) as error:
+        raise UserError(f"{file}: is JSON but no manifest of rankscope ({error})") from error

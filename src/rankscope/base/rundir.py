@@ -1,0 +1,78 @@
+"""Where the files of one run lie: the layout that capture, recorder, store and CLI share."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+ENV_RUN_DIR = "RANKSCOPE_RUN_DIR"
+ENV_RING_DIR = "RANKSCOPE_RING_DIR"
+ENV_LEVEL = "RANKSCOPE_LEVEL"
+ENV_BUDGET = "RANKSCOPE_BUDGET"
+ENV_CONFIG = "RANKSCOPE_CONFIG"
+ENV_OFF = "RANKSCOPE_OFF"
+
+LEVELS = ("light", "standard", "deep")
+
+
+@dataclass(frozen=True, slots=True)
+class RunDir:
+    """The folder of one run. Only names; nothing is created here."""
+
+    root: Path
+
+    @property
+    def id(self) -> str:
+        return self.root.name
+
+    @property
+    def manifest(self) -> Path:
+        """`run.json`: command, name, times, exit code. Its presence makes a folder a run."""
+        return self.root / "run.json"
+
+    @property
+    def store(self) -> Path:
+        return self.root / "store"
+
+    @property
+    def spool(self) -> Path:
+        """Frames that the store has not acknowledged yet."""
+        return self.root / "spool"
+
+    @property
+    def rings(self) -> Path:
+        """Ring files when /dev/shm has no room."""
+        return self.root / "rings"
+
+    @property
+    def recorder_log(self) -> Path:
+        return self.root / "recorder.log"
+
+    @property
+    def report(self) -> Path:
+        return self.root / "report.json"
+
+    @property
+    def alerts(self) -> Path:
+        return self.root / "alerts.jsonl"
+
+    @property
+    def sources(self) -> Path:
+        """Copies of the user's source files that samples point to, so that a report can quote them later."""
+        return self.root / "sources"
+
+
+def default_runs_dir() -> Path:
+    """`$RANKSCOPE_RUNS_DIR`, else `./rankscope-runs`."""
+    return Path(os.environ.get("RANKSCOPE_RUNS_DIR") or "rankscope-runs")
+
+
+def ring_folders(run: RunDir) -> list[Path]:
+    """Every folder in which a process of this run may have left its ring."""
+    return [shared_ring_folder(run), run.rings]
+
+
+def shared_ring_folder(run: RunDir) -> Path:
+    """Shared memory: writing a record never waits for a disk."""
+    return Path("/dev/shm") / f"rankscope-{run.id}"

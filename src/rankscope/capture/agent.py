@@ -1,0 +1,254 @@
+"""The state of observation in one process: its ring, its names, its step, and the sources that feed it."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import CodeType, FrameType
+
+from rankscope.base import guard
+from rankscope.base.clock import now_ns
+from rankscope.capture import callsite
+from rankscope.capture.config import Config
+from rankscope.capture.describe import describe_process
+from rankscope.capture.ring import Put, Ring
+from rankscope.capture.source import Source
+from rankscope.records import payload, ring_layout
+from rankscope.records.host import Goodbye
+from rankscope.records.training import Step
+
+MAX_NAMES = 60_000  # ids are 16 bits; what comes later is written under id 0, "(other)"
+
+
+class Agent:
+    """One a process. Sources call `put`, `name` and `site`; everything else is theirs to leave alone.
+
+    Until the process trains, serves or joins a process group there is no ring: the first `put` opens it.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.put: Put = self._first_put
+        self.step = 0
+        self.depth = 0
+        """Modules that the training thread is inside of; 0 in user code."""
+        self.phase = 0
+        """Name id of the innermost phase, for the stack sampler."""
+        self.thread = threading.get_ident()
+        """The thread that trains: the one whose records come in program order."""
+        self.role = "rank"
+        self.worker = -1
+        self.in_backward = False
+        self.in_next = False
+        self.waiting = False
+        self.micro_batches = 0
+        self.backward_collectives = 0
+        self.backward_last_enter = 0
+        self.explicit_steps = False
+        """The user marks steps; optimizer steps end none."""
+        self.last_step_end = 0
+        self.own_ns = 0
+        """Time that sources took for themselves since the last step."""
+        self.deep = False
+        """Whether this step is recorded module by module."""
+        self.ended = False
+        self.sources: list[Source] = []
+        self.sources_off: dict[str, str] = {}
+        self.on_open: list[Callable[[], None]] = []
+        """Called once the ring is there (threads may start now)."""
+        self.on_step: list[Callable[[], None]] = []
+        """Called at the end of each step, on the training thread."""
+        self.ring: Ring | None = None
+        self.started_ns = now_ns()
+        self.armed_ns = 0
+        self.torch_module: object = None
+        self.backend = ""
+        self.parameters = 0
+        self._names: dict[str, int] = {}
+        self._sites: dict[tuple[CodeType, int], int] = {}
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        os.register_at_fork(before=self._before_fork, after_in_parent=self._after_fork, after_in_child=self._in_child)
+        self.before_fork: list[Callable[[], None]] = []
+        self.after_fork: list[Callable[[], None]] = []
+
+    # -- names -------------------------------------------------------------------------------------------------
+
+    def name(self, text: str) -> int:
+        """The id of a name in this process; written to the ring the first time."""
+        known = self._names.get(text)
+        if known is None:
+            with self._lock:
+                known = self._names.get(text)
+                if known is None:
+                    if len(self._names) >= MAX_NAMES:
+                        return 0
+                    known = len(self._names) + 1
+                    if self.ring is not None:
+                        self.ring.payload(payload.NAME, known, text)
+                    self._names[text] = known
+        return known
+
+    def site(self, depth: int = 1) -> int:
+        """Name id of the user's line from which the caller was reached; 0 where there is none."""
+        return self.frame_site(callsite.user_frame(depth + 1))
+
+    def frame_site(self, frame: FrameType | None) -> int:
+        if frame is None:
+            return 0
+        key = (frame.f_code, frame.f_lasti)
+        known = self._sites.get(key)
+        if known is None:
+            known = self._sites[key] = self.name(callsite.describe(frame.f_code, frame.f_lineno or 0))
+        return known
+
+    # -- ring --------------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Open the ring: this process trains, serves or joins a process group."""
+        if self.ring is not None or self.ended:
+            return
+        self.thread = threading.get_ident()
+        ring = self._make_ring()
+        if ring is None:
+            self.put = _nothing
+            self.ended = True
+            return
+        for text, id in self._names.items():
+            ring.payload(payload.NAME, id, text)
+        self.ring = ring
+        self.put = ring.lane()
+        self.describe()
+        for call in self.on_open:
+            with guard.guard("opening a source"):
+                call()
+
+    def describe(self) -> None:
+        """Write what this process is; called again when rank, group or threads have become known."""
+        if self.ring is not None:
+            self.ring.payload(payload.PROCESS, 0, describe_process(self).encode())
+
+    def thread_put(self) -> Put:
+        """A put for the calling thread, for records that do not come from the training thread."""
+        return self.ring.lane() if self.ring is not None else _nothing
+
+    def _first_put(self, *values: int) -> None:
+        try:
+            self.open()
+        except Exception as error:  # noqa: BLE001  the wall between us and the user's program
+            self.put = _nothing
+            self.ended = True
+            guard.swallow("opening the ring", error)
+        self.put(*values)  # type: ignore[arg-type]
+
+    def _make_ring(self) -> Ring | None:
+        sizes = ring_layout.WORKER_SIZES if self.role == "loader-worker" else ring_layout.RANK_SIZES
+        # A process that was forked twice from the same parent may reuse a pid within a long run.
+        file = f"{os.getpid()}-{now_ns():x}.ring"
+        for folder in self.config.ring_folders:
+            try:
+                return Ring(Path(folder) / file, sizes)
+            except OSError:
+                continue
+        return None
+
+    def end_step(self, end_ns: int, *, inference: bool = False) -> None:
+        """A step of the run is finished: write it, and let sources prepare the next one."""
+        begin = self.last_step_end or end_ns
+        flags = 1 | self.explicit_steps << 1 | inference << 2
+        self.put(begin, end_ns - begin, Step.code, 0, self.step, self.micro_batches, flags, self.own_ns)
+        self.last_step_end = end_ns
+        self.own_ns = 0
+        self.micro_batches = 0
+        self.step += 1
+        if self.step == 1:
+            self.describe()
+        for call in self.on_step:
+            call()
+
+    # -- life --------------------------------------------------------------------------------------------------
+
+    def install(self, source: Source) -> None:
+        """Install one source; a source that fails is off, and the report says so."""
+        try:
+            source.install(self)
+        except Exception as error:  # noqa: BLE001
+            self.sources_off[source.name] = f"{type(error).__name__}: {error}"[:200]
+            guard.swallow(f"installing {source.name}", error)
+        else:
+            self.sources.append(source)
+
+    def remove(self) -> None:
+        """Undo every source and close the ring; the process goes on unobserved."""
+        for source in reversed(self.sources):
+            with guard.guard(f"removing {source.name}"):
+                source.remove()
+        self.sources.clear()
+        self._goodbye()
+        self.put = _nothing
+        self.ended = True
+
+    def watch_end(self) -> None:
+        """Say goodbye at exit, and remember the exception that ends the process."""
+        atexit.register(self._goodbye)
+        previous = sys.excepthook
+
+        def excepthook(kind: type[BaseException], error: BaseException, trace: object) -> None:
+            with guard.guard("noting the last exception"):
+                self.last_exception = self.name(f"{kind.__name__}: {error}"[:500])
+            previous(kind, error, trace)  # type: ignore[arg-type]
+
+        sys.excepthook = excepthook
+
+    last_exception = 0
+
+    def _goodbye(self) -> None:
+        if self.ring is None or self.ended or os.getpid() != self._pid:
+            return
+        with guard.guard("saying goodbye"):
+            own = sum(getattr(source, "thread_cpu_ns", 0) for source in self.sources)
+            if guard.Errors.last:
+                self.name(f"swallowed: {guard.Errors.last}")
+            put = self.thread_put()
+            put(now_ns(), 0, Goodbye.code, 0, self.step, self.last_exception, guard.Errors.count, own)
+            self.ring.goodbye()
+
+    def _before_fork(self) -> None:
+        for call in self.before_fork:
+            with guard.guard("preparing for fork"):
+                call()
+
+    def _after_fork(self) -> None:
+        for call in self.after_fork:
+            with guard.guard("going on after fork"):
+                call()
+
+    def _in_child(self) -> None:
+        """A forked child has its own story: it must never write into its parent's ring."""
+        self.ring = None
+        self.put = self._first_put if not self.ended else _nothing
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self.thread = threading.get_ident()
+        self.depth = 0
+        self.phase = 0
+        self.step = 0
+        self.in_backward = self.in_next = self.waiting = False
+        self.last_step_end = self.micro_batches = 0
+        self.own_ns = 0
+        self.started_ns = now_ns()
+        self.last_exception = 0
+
+
+def _nothing(*_: int) -> None:
+    """The put of a process that is not observed."""
+
+
+def thread_cpu_ns() -> int:
+    """CPU time of the calling thread."""
+    return time.thread_time_ns()

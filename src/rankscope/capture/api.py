@@ -1,0 +1,147 @@
+"""The calls a user may write in a training script; none of them is needed under `rankscope run`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic_ns, thread_time_ns
+from typing import Any
+
+from rankscope.base.guard import guard
+from rankscope.capture import boot, deep, observer, standalone
+from rankscope.capture.agent import Agent
+from rankscope.capture.config import Config, from_environment, with_file, with_values
+from rankscope.records.record import float_bits
+
+
+def start(name: str | None = None, config: str | Path | Mapping[str, Any] | None = None) -> str | None:
+    """Begin to observe this process; returns the run's folder, or None when it is switched off.
+
+    Under `rankscope run` this only applies `config`. Otherwise a run folder is created (the ranks of one launch
+    share it) and a recorder is started. `config`: a path to a `rankscope.toml`, or its keys as a mapping; without
+    it, `rankscope.toml` in the working directory is read where it exists. Raises ValueError for a wrong config.
+    """
+    base = from_environment()
+    settings = _configured(base or Config(), config)
+    if observer.current() is not None:
+        return standalone.run_folder()
+    with guard("starting"):
+        if base is None:
+            settings = standalone.begin(settings, name)
+        import torch  # noqa: F401  the sources hook into it
+
+        boot.start(settings)
+    return standalone.run_folder()
+
+
+def watch(
+    model: Any,
+    optimizer: Any = None,
+    loader: Any = None,
+    modules: str | None = None,
+    stages: Sequence[str] | None = None,
+) -> None:
+    """Name the model whose modules are reported by path; `modules` is a glob, `stages` limits what is recorded.
+
+    Raises ValueError for a stage that does not exist. Keeps no reference to the model.
+    """
+    values: dict[str, Any] = {}
+    if stages is not None:
+        values["stages"] = list(stages)
+    if modules is not None:
+        values["modules"] = modules
+    agent = _agent()
+    if agent is not None:
+        agent.config = with_values(agent.config, values, "rankscope.watch")
+    else:
+        with_values(Config(), values, "rankscope.watch")
+    with guard("watching a model"):
+        if hasattr(model, "named_modules"):
+            deep.learn_paths(model)
+
+
+@contextmanager
+def step() -> Iterator[None]:
+    """Mark one step of your own; found without it where an optimizer steps."""
+    agent = _agent()
+    begin = monotonic_ns()
+    if agent is not None:
+        with guard("a step begins"):
+            agent.open()
+            agent.explicit_steps = True
+            if not agent.last_step_end:
+                agent.last_step_end = begin
+    yield
+    if agent is not None:
+        with guard("a step ends"):
+            agent.end_step(monotonic_ns())
+
+
+@contextmanager
+def phase(name: str) -> Iterator[None]:
+    """Time a part of the step under a name of your own; phases may be nested."""
+    agent = _agent()
+    if agent is None or agent.ended:
+        yield
+        return
+    before, id = agent.phase, agent.name(str(name))
+    agent.phase = id
+    cpu, begin = thread_time_ns(), monotonic_ns()
+    try:
+        yield
+    finally:
+        end = monotonic_ns()
+        agent.phase = before
+        with guard("recording a phase"):
+            agent.put(begin, end - begin, 5, id, agent.step, agent.site(2), thread_time_ns() - cpu, 0)
+
+
+def log(**values: Any) -> None:
+    """Record numbers of your own (loss, reward, ...) at the current step.
+
+    Numbers and CPU tensors of one element are read; a tensor on a device is skipped rather than waited for, and so is
+    what is no number.
+    """
+    agent = _agent()
+    if agent is None or agent.ended:
+        return
+    with guard("logging values"):
+        for name, value in values.items():
+            number = _number(value)
+            if number is not None:
+                agent.put(monotonic_ns(), 0, 7, agent.name(name), agent.step, float_bits(number), 0, 0)
+
+
+def stop() -> None:
+    """End the observation of this process and undo every hook; the program goes on as if never observed."""
+    with guard("stopping"):
+        observer.stop()
+        standalone.end()
+
+
+def _agent() -> Agent | None:
+    agent = observer.current()
+    if agent is None and from_environment() is not None and "torch" in sys.modules:
+        start()
+        agent = observer.current()
+    return agent
+
+
+def _configured(config: Config, given: str | Path | Mapping[str, Any] | None) -> Config:
+    if given is None:
+        default = Path("rankscope.toml")
+        return with_file(config, default) if default.is_file() else config
+    if isinstance(given, Mapping):
+        return with_values(config, given, "rankscope.start(config=...)")
+    return with_file(config, Path(given))
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, (int, float)):
+        return float(value)
+    device = getattr(getattr(value, "device", None), "type", None)
+    if device == "cpu" and value.numel() == 1 and not value.is_complex():
+        return float(value.detach().item())
+    return float(value) if device is None and hasattr(value, "__float__") else None

@@ -1,0 +1,97 @@
+"""What the user wants observed: from `rankscope run`'s environment, `rankscope.toml` and `rankscope.start()`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rankscope.base.errors import UserError
+from rankscope.base.rundir import ENV_BUDGET, ENV_CONFIG, ENV_LEVEL, ENV_RING_DIR, ENV_RUN_DIR, LEVELS
+
+STAGES = ("data", "forward", "backward", "optimizer", "communication", "checkpoint", "host", "compile", "stacks")
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """How a process is observed. `ring_folders` empty: not at all."""
+
+    ring_folders: tuple[str, ...] = ()
+    level: str = "standard"
+    budget: float = 0.01
+    """Share of the step time that observation may take."""
+    stages: tuple[str, ...] = STAGES
+    modules: str = ""
+    """Glob over module paths that are observed one by one on each step; empty: only on the deep steps."""
+    sample_hz: float = 20.0
+
+
+def from_environment(environ: Mapping[str, str] = os.environ) -> Config | None:
+    """The configuration that `rankscope run` passed down, or None where this process is not observed."""
+    run_dir = environ.get(ENV_RUN_DIR)
+    if not run_dir:
+        return None
+    folders = tuple(x for x in (environ.get(ENV_RING_DIR), os.path.join(run_dir, "rings")) if x)
+    base = Config(folders, environ.get(ENV_LEVEL, "standard"), parse_budget(environ.get(ENV_BUDGET, "1%")))
+    path = environ.get(ENV_CONFIG)
+    return with_file(base, Path(path)) if path else base
+
+
+def with_file(config: Config, path: Path) -> Config:
+    """`config` with what `rankscope.toml` says; a wrong key or value is the user's error."""
+    return with_values(config, _read_toml(path), str(path))
+
+
+def with_values(config: Config, values: Mapping[str, Any], where: str) -> Config:
+    """`config` with the keys of one table: level, budget, stages, modules, sample_hz."""
+    changes: dict[str, Any] = {name: getattr(config, name) for name in Config.__dataclass_fields__}
+    for key, value in values.items():
+        if key == "level":
+            if value not in LEVELS:
+                raise UserError(f"{where}: level = {value!r} is none of {', '.join(LEVELS)}")
+            changes["level"] = value
+        elif key == "budget":
+            changes["budget"] = parse_budget(value, where)
+        elif key == "stages":
+            wrong = [x for x in value if x not in STAGES] if isinstance(value, (list, tuple)) else [value]
+            if wrong:
+                raise UserError(f"{where}: stages = {wrong[0]!r} is none of {', '.join(STAGES)}; write a list of these")
+            changes["stages"] = tuple(value)
+        elif key == "modules":
+            changes["modules"] = str(value)
+        elif key == "sample_hz":
+            if not isinstance(value, (int, float)) or not 0 <= value <= 200:
+                raise UserError(f"{where}: sample_hz = {value!r} is no number from 0 to 200")
+            changes["sample_hz"] = float(value)
+        else:
+            raise UserError(f"{where}: unknown key {key!r}; known: level, budget, stages, modules, sample_hz")
+    return Config(**changes)
+
+
+def parse_budget(text: str | float, where: str = "budget") -> float:
+    """A share from `1%` or `0.01`."""
+    try:
+        value = float(str(text).rstrip("%")) / (100 if str(text).endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 < value <= 1:
+        raise UserError(f"{where}: {text!r} is no share; write for example 1% or 0.01")
+    return value
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"{path}: {error}") from error

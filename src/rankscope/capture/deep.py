@@ -1,0 +1,144 @@
+"""The few steps that are recorded module by module: time, subnormal numbers, precision inside autocast."""
+
+from __future__ import annotations
+
+import inspect
+from time import monotonic_ns, thread_time_ns
+from typing import TYPE_CHECKING, Any
+
+from rankscope.base.guard import swallow
+
+if TYPE_CHECKING:
+    from rankscope.capture.agent import Agent
+
+FIRST_STEPS = 3
+EVERY_NS = 10_000_000_000
+SAMPLE = 4096
+
+
+class DeepRecorder:
+    """Records one call of a module inside a root module; a step is deep on all ranks or on none.
+
+    Deep are steps 1 to 3 and then steps whose number doubles (4, 8, 16, ...): the same on all ranks without talking.
+    """
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self._paths: dict[int, int] = {}
+        self._classes: dict[type, int] = {}
+        self._children = 0
+        agent.on_step.append(self._next_step)
+        agent.deep = agent.config.level != "light"
+
+    def _next_step(self) -> None:
+        step = self._agent.step
+        level = self._agent.config.level
+        self._agent.deep = level == "deep" or (level == "standard" and (step <= FIRST_STEPS or step & (step - 1) == 0))
+
+    def call(self, original: Any, module: Any, args: Any, kwargs: Any) -> Any:
+        """Call `original(module, ...)` and record it."""
+        agent = self._agent
+        self._children += 1
+        before = self._children
+        t0 = monotonic_ns()
+        agent.depth += 1
+        cpu = thread_time_ns()
+        t1 = monotonic_ns()
+        agent.own_ns += t1 - t0
+        try:
+            output = original(module, *args, **kwargs)
+        finally:
+            t2 = monotonic_ns()
+            agent.depth -= 1
+        try:
+            used = thread_time_ns() - cpu
+            self._record(module, args, output, t1, t2, used, self._children == before)
+            agent.own_ns += monotonic_ns() - t2
+        except Exception as error:  # noqa: BLE001
+            swallow("recording a module", error)
+        return output
+
+    def _record(self, module: Any, args: Any, output: Any, t1: int, t2: int, cpu: int, leaf: bool) -> None:
+        import torch
+
+        agent = self._agent
+        path = self._paths.get(id(module))
+        if path is None:
+            path = self._paths[id(module)] = agent.name(self._path(module))
+        kind = type(module)
+        class_id = self._classes.get(kind)
+        if class_id is None:
+            class_id = self._classes[kind] = agent.name(_class_place(kind))
+        matrices = [p for p in module._parameters.values() if p is not None and p.dim() >= 2]
+        autocast = torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
+        full = autocast and bool(matrices) and _full_precision_product(matrices, args, output)
+        flags = full | autocast << 1 | leaf << 2 | class_id << 16
+        agent.put(t1, t2 - t1, 6, path, agent.step, sum(p.numel() for p in matrices), cpu, flags)
+        if not leaf:
+            return
+        for parameter in matrices:
+            self._subnormals(path, parameter, 0)
+        if isinstance(output, torch.Tensor):
+            self._subnormals(path, output, 1)
+
+    def _subnormals(self, name: int, tensor: Any, activation: int) -> None:
+        import torch
+
+        if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or not tensor.is_floating_point():
+            return
+        if tensor.device.type != "cpu" or tensor.layout is not torch.strided or tensor.numel() == 0:
+            return  # a device tensor would need a sync to be read
+        flat = tensor.detach().reshape(-1) if tensor.is_contiguous() else tensor.detach()[:1].reshape(-1)
+        sample = flat[:: max(1, flat.numel() // SAMPLE)]
+        size = sample.abs()
+        count = int(((size < torch.finfo(tensor.dtype).tiny) & (size > 0)).sum())
+        if count:
+            self._agent.put(monotonic_ns(), 0, 8, name, self._agent.step, count, sample.numel(), activation)
+
+    def _path(self, module: Any) -> str:
+        """Dotted path of a module in the model that was called, else its class."""
+        return _find_path(module) or type(module).__name__
+
+
+_known_paths: dict[int, str] = {}
+
+
+def learn_paths(root: Any) -> None:
+    """Remember the path of every module in `root`."""
+    for name, module in root.named_modules():
+        if name:
+            _known_paths.setdefault(id(module), name.removeprefix("module.").removeprefix("_orig_mod."))
+
+
+def _find_path(module: Any) -> str | None:
+    return _known_paths.get(id(module))
+
+
+def _class_place(kind: type) -> str:
+    """`Class|file:line` of the class's forward, for the report's source lines."""
+    try:
+        code = kind.forward.__code__  # type: ignore[attr-defined]
+    except AttributeError:
+        return f"{kind.__name__}|"
+    return f"{kind.__name__}|{inspect.unwrap(kind.forward).__code__.co_filename}:{code.co_firstlineno}"  # type: ignore[attr-defined]
+
+
+def _full_precision_product(matrices: list[Any], args: Any, output: Any) -> bool:
+    """Whether a floating input went through a matrix of this module and came out in full precision."""
+    import torch
+
+    tensor = next((x for x in args if isinstance(x, torch.Tensor)), None)
+    if tensor is None or not tensor.is_floating_point() or not isinstance(output, torch.Tensor):
+        return False
+    if output.dtype != torch.float32 or tensor.dim() < 1 or output.dim() < 1:
+        return False
+    for matrix in matrices:
+        if matrix.dim() > 2 and matrix.dim() == output.dim():  # a convolution: channels stand in dim 1
+            if {tensor.shape[1], output.shape[1]} <= set(matrix.shape[:2]):
+                return True
+        elif matrix.dim() == 2 and (
+            (matrix.shape[1] == tensor.shape[-1] and matrix.shape[0] == output.shape[-1])
+            or (matrix.shape[0] == tensor.shape[-1] and matrix.shape[1] == output.shape[-1])
+        ):
+            return True
+    return False

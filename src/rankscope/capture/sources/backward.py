@@ -1,0 +1,68 @@
+"""The backward pass: each call of torch.autograd.backward and grad."""
+
+from __future__ import annotations
+
+from threading import get_ident
+from time import monotonic_ns, thread_time_ns
+from typing import TYPE_CHECKING, Any
+
+from rankscope.base.guard import swallow
+from rankscope.capture.patches import Patches
+from rankscope.capture.source import Source
+from rankscope.records.training import Backward as BackwardRecord
+
+if TYPE_CHECKING:
+    from rankscope.capture.agent import Agent
+
+
+class Backward(Source):
+    """Calls of `torch.autograd.backward` (which `Tensor.backward` calls) and `torch.autograd.grad`."""
+
+    name = "backward"
+    emits = (BackwardRecord,)
+    stage = "backward"
+
+    def install(self, agent: Agent) -> None:
+        import torch
+
+        self._patches = Patches()
+        phase = agent.name("backward")
+        for name in ("backward", "grad"):
+            original = getattr(torch.autograd, name)
+            self._patches.replace(torch.autograd, name, _timed(original, agent, phase, torch.compiler.is_compiling))
+
+    def remove(self) -> None:
+        self._patches.undo()
+
+
+def _timed(original: Any, agent: Agent, phase: int, is_compiling: Any) -> Any:
+    from functools import wraps
+
+    @wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if is_compiling() or agent.in_backward or agent.ended or agent.ring is None or agent.thread != get_ident():
+            return original(*args, **kwargs)
+        t0 = monotonic_ns()
+        before, agent.phase = agent.phase, phase
+        agent.in_backward = True
+        agent.backward_collectives = agent.backward_last_enter = 0
+        site = agent.site()
+        cpu = thread_time_ns()
+        t1 = monotonic_ns()
+        try:
+            return original(*args, **kwargs)
+        finally:
+            t2 = monotonic_ns()
+            agent.in_backward = False
+            agent.phase = before
+            try:
+                agent.micro_batches += 1
+                used = thread_time_ns() - cpu
+                agent.put(
+                    t1, t2 - t1, 3, site, agent.step, agent.backward_last_enter, used, agent.backward_collectives
+                )
+                agent.own_ns += t1 - t0 + monotonic_ns() - t2
+            except Exception as error:  # noqa: BLE001
+                swallow("recording a backward", error)
+
+    return call

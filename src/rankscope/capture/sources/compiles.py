@@ -1,0 +1,111 @@
+"""Compilations by torch.compile: how long, of what, and which guard made it necessary."""
+
+from __future__ import annotations
+
+import sys
+from functools import wraps
+from time import monotonic_ns
+from typing import TYPE_CHECKING, Any
+
+from rankscope.base.guard import guard
+from rankscope.capture.patches import Patches
+from rankscope.capture.source import Source
+from rankscope.records.host import Compile
+
+if TYPE_CHECKING:
+    from rankscope.capture.agent import Agent
+
+
+class Compiles(Source):
+    """Dynamo's compile callbacks and its metrics; torch._dynamo is never imported by us, only followed."""
+
+    name = "compiles"
+    emits = (Compile,)
+    stage = "compile"
+
+    def install(self, agent: Agent) -> None:
+        import torch
+
+        self._agent = agent
+        self._patches = Patches()
+        self._watching = False
+        self._began: list[int] = []
+        self._spans: list[tuple[int, int, int]] = []
+        self._metrics_seen = 0
+        original = torch.compile
+
+        @wraps(original)
+        def compile(*args: Any, **kwargs: Any) -> Any:
+            result = original(*args, **kwargs)
+            if not self._watching:
+                with guard("following torch._dynamo"):
+                    self._follow()
+            return result
+
+        self._patches.replace(torch, "compile", compile)
+        agent.on_step.append(self._flush)
+
+    def remove(self) -> None:
+        self._patches.undo()
+        if self._watching:
+            handler = sys.modules["torch._dynamo.callback"].callback_handler
+            with guard("leaving torch._dynamo"):
+                handler.remove_start_callback(self._start)
+                handler.remove_end_callback(self._end)
+
+    def _follow(self) -> None:
+        callback: Any = sys.modules.get("torch._dynamo.callback")
+        if callback is None:
+            return
+        self._watching = True
+        callback.callback_handler.register_start_callback(self._start)
+        callback.callback_handler.register_end_callback(self._end)
+
+    def _start(self, *_: Any) -> None:
+        self._began.append(monotonic_ns())
+
+    def _end(self, *_: Any) -> None:
+        end = monotonic_ns()
+        begin = self._began.pop() if self._began else end
+        if not self._began:  # a compilation inside another belongs to the outer one
+            self._spans.append((begin, end, self._agent.step))
+
+    def _flush(self) -> None:
+        """At the end of a step: write the compilations that it held, with what dynamo says of them."""
+        if not self._spans:
+            return
+        spans, self._spans = self._spans, []
+        agent = self._agent
+        if agent.ring is None:
+            return
+        metrics = self._new_metrics()
+        for index, (begin, end, step) in enumerate(spans):
+            metric = metrics[index] if index < len(metrics) else None
+            name, reason, ordinal, limit = _what(metric)
+            reason_id = agent.name(reason) if reason else 0
+            agent.put(begin, end - begin, 41, agent.name(name), step, reason_id, ordinal, limit)
+
+    def _new_metrics(self) -> list[Any]:
+        utils: Any = sys.modules.get("torch._dynamo.utils")
+        if utils is None:
+            return []
+        with guard("reading compilation metrics"):
+            everything = [m for m in utils.get_compilation_metrics() if getattr(m, "co_name", None)]
+            ids = [str(getattr(m, "compile_id", "")) for m in everything]
+            last = getattr(self, "_last_id", "")
+            fresh = everything[ids.index(last) + 1 :] if last in ids else everything
+            if ids:
+                self._last_id = ids[-1]
+            return fresh
+        return []
+
+
+def _what(metric: Any) -> tuple[str, str, int, int]:
+    """(function and place, failed guard, recompilations before, whether the limit was reached)."""
+    if metric is None:
+        return "unknown", "", 0, 0
+    place = f"{metric.co_filename}:{metric.co_firstlineno}:{metric.co_name}"
+    reason = str(getattr(metric, "recompile_reason", None) or "")
+    failed = str(getattr(metric, "fail_reason", None) or "")
+    ordinal = int(getattr(metric, "cache_size", None) or getattr(metric, "accumulated_cache_size", None) or 0)
+    return place, reason[:500], ordinal, int("limit" in failed)

@@ -1,0 +1,200 @@
+"""Where batches come from: the rank's wait, and the work of the loader's workers."""
+
+from __future__ import annotations
+
+from functools import wraps
+from threading import get_ident
+from time import monotonic_ns, thread_time_ns
+from typing import TYPE_CHECKING, Any
+
+from rankscope.base.guard import guard, swallow
+from rankscope.capture.patches import Patches
+from rankscope.capture.source import Source
+from rankscope.records.loading import BatchWait, Fetch, LoaderStart, WorkerStart
+
+if TYPE_CHECKING:
+    from rankscope.capture.agent import Agent
+
+
+class Loaders(Source):
+    """DataLoader iterators on the rank; fetchers in workers, which inherit (fork) or repeat (spawn) the patches."""
+
+    name = "loaders"
+    emits = (BatchWait, LoaderStart, Fetch, WorkerStart)
+    stage = "data"
+
+    def install(self, agent: Agent) -> None:
+        from torch.utils.data import dataloader
+        from torch.utils.data._utils import fetch, worker
+
+        self._agent = agent
+        self._patches = Patches()
+        self._loaders: dict[int, int] = {}
+        self._names: dict[int, int] = {}
+        self._data = agent.name("data")
+        base = dataloader._BaseDataLoaderIter
+        self._patches.replace(base, "__next__", self._next(base.__next__))
+        self._patches.replace(dataloader.DataLoader, "__iter__", self._iter(dataloader.DataLoader.__iter__))
+        for kind in (fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher):
+            self._patches.replace(kind, "fetch", self._fetch(kind.fetch))
+        self._patches.replace(worker, "_worker_loop", self._worker_loop(worker._worker_loop))
+
+    def remove(self) -> None:
+        self._patches.undo()
+
+    def _dataset(self, dataset: Any) -> int:
+        """Name id of the innermost dataset's class (Subset and ConcatDataset say nothing)."""
+        known = self._names.get(id(dataset))
+        if known is None:
+            inner = dataset
+            while type(inner).__module__.startswith("torch.") and hasattr(inner, "dataset"):
+                inner = inner.dataset
+            known = self._names[id(dataset)] = self._agent.name(type(inner).__name__)
+        return known
+
+    def _next(self, original: Any) -> Any:
+        agent, data = self._agent, self._data
+
+        @wraps(original)
+        def __next__(iterator: Any) -> Any:
+            if agent.ended or agent.in_next or agent.thread != get_ident() or agent.role != "rank":
+                return original(iterator)
+            t0 = monotonic_ns()
+            try:
+                if agent.ring is None:
+                    agent.open()
+                name, flags, ordinal = self._describe(iterator)
+            except Exception as error:  # noqa: BLE001
+                swallow("describing a loader", error)
+                name = flags = ordinal = 0
+            before, agent.phase = agent.phase, data
+            agent.in_next = True
+            ended = 1
+            cpu = thread_time_ns()
+            t1 = monotonic_ns()
+            try:
+                batch = original(iterator)
+                ended = 0
+                return batch
+            finally:
+                t2 = monotonic_ns()
+                agent.in_next = False
+                agent.phase = before
+                try:
+                    used = thread_time_ns() - cpu
+                    agent.put(t1, t2 - t1, 20, name, agent.step, ordinal, used, flags | ended << 53)
+                    agent.own_ns += t1 - t0 + monotonic_ns() - t2
+                except Exception as error:  # noqa: BLE001
+                    swallow("recording a batch", error)
+
+        return __next__
+
+    def _describe(self, iterator: Any) -> tuple[int, int, int]:
+        import torch
+
+        workers = iterator._num_workers
+        outstanding = ready = 0
+        if workers:
+            outstanding = iterator._send_idx - iterator._rcvd_idx
+            # What has arrived: batches received out of order, and those still in the queue.
+            ready = sum(len(entry) == 2 for entry in iterator._task_info.values())
+            try:
+                ready += iterator._data_queue.qsize()
+            except (NotImplementedError, OSError, AttributeError):
+                pass
+        loader = getattr(iterator, "_rankscope_loader", 0)
+        flags = (
+            loader
+            | min(workers, 4095) << 16
+            | min(max(outstanding, 0), 4095) << 28
+            | min(ready, 4095) << 40
+            | torch.is_grad_enabled() << 52
+        )
+        return self._dataset(iterator._dataset), flags, iterator._num_yielded
+
+    def _iter(self, original: Any) -> Any:
+        agent, data = self._agent, self._data
+
+        @wraps(original)
+        def __iter__(loader: Any) -> Any:
+            if agent.ended or agent.thread != get_ident() or agent.role != "rank":
+                return original(loader)
+            if agent.ring is None:
+                with guard("opening the ring"):
+                    agent.open()
+            before, agent.phase = agent.phase, data
+            reused = getattr(loader, "_iterator", None) is not None
+            cpu = thread_time_ns()
+            t1 = monotonic_ns()
+            try:
+                iterator = original(loader)
+            finally:
+                t2 = monotonic_ns()
+                agent.phase = before
+            try:
+                number = self._loaders.setdefault(id(loader), len(self._loaders) + 1)
+                if hasattr(iterator, "__dict__"):
+                    iterator._rankscope_loader = number
+                used = thread_time_ns() - cpu
+                flags = number | bool(loader.persistent_workers) << 16 | reused << 17 | agent.site() << 32
+                agent.put(t1, t2 - t1, 21, self._dataset(loader.dataset), agent.step, loader.num_workers, used, flags)
+                agent.own_ns += monotonic_ns() - t2
+            except Exception as error:  # noqa: BLE001
+                swallow("recording a loader start", error)
+            return iterator
+
+        return __iter__
+
+    def _fetch(self, original: Any) -> Any:
+        agent = self._agent
+
+        @wraps(original)
+        def fetch(fetcher: Any, indices: Any) -> Any:
+            if agent.ended or (agent.role == "rank" and agent.thread != get_ident()):
+                return original(fetcher, indices)
+            cpu = thread_time_ns()
+            t1 = monotonic_ns()
+            try:
+                return original(fetcher, indices)
+            finally:
+                t2 = monotonic_ns()
+                try:
+                    used = thread_time_ns() - cpu
+                    if agent.ring is None:
+                        agent.open()
+                    if agent.role != "rank":
+                        self._first_fetch(fetcher, t1)
+                    count = len(indices) if hasattr(indices, "__len__") else 1
+                    first = indices[0] if isinstance(indices, list) and indices else 0
+                    first = first & ((1 << 40) - 1) if isinstance(first, int) else 0
+                    name = self._dataset(fetcher.dataset)
+                    agent.put(t1, t2 - t1, 22, name, agent.step, count, used, agent.worker + 1 | first << 16)
+                    agent.step += agent.role != "rank"
+                except Exception as error:  # noqa: BLE001
+                    swallow("recording a fetch", error)
+
+        return fetch
+
+    def _first_fetch(self, fetcher: Any, begin: int) -> None:
+        agent = self._agent
+        if agent.step == 0 and agent.started_ns:
+            name = self._dataset(fetcher.dataset)
+            cpu = thread_time_ns()
+            agent.put(agent.started_ns, begin - agent.started_ns, 23, name, 0, agent.worker, cpu, 0)
+
+    def _worker_loop(self, original: Any) -> Any:
+        agent = self._agent
+
+        @wraps(original)
+        def _worker_loop(*args: Any, **kwargs: Any) -> Any:
+            with guard("entering a loader worker"):
+                agent.role = "loader-worker"
+                # (dataset_kind, dataset, index_queue, data_queue, done, auto_collation, collate, drop_last, seed,
+                #  init_fn, worker_id, ...)
+                agent.worker = int(args[10]) if len(args) > 10 and isinstance(args[10], int) else 0
+                agent.phase = self._data
+                agent.thread = get_ident()
+                agent.open()
+            return original(*args, **kwargs)
+
+        return _worker_loop

@@ -1,0 +1,91 @@
+"""Optimizer steps, and the steps of the run that they end."""
+
+from __future__ import annotations
+
+from time import monotonic_ns, thread_time_ns
+from typing import TYPE_CHECKING, Any
+
+from rankscope.base.guard import swallow
+from rankscope.capture.source import Source
+from rankscope.records.training import OptimizerStep, Step
+
+if TYPE_CHECKING:
+    from rankscope.capture.agent import Agent
+
+
+class Steps(Source):
+    """Optimizer steps through torch's global optimizer hooks; the optimizer that stepped first ends the run's steps.
+
+    With several optimizers (a GAN) the others step inside a step. When the first one is given up (a second training
+    follows in the same script), another takes its place: after 20 steps of its own and twice as many as ever stood
+    between two steps of the first.
+    """
+
+    name = "steps"
+    emits = (OptimizerStep, Step)
+
+    def install(self, agent: Agent) -> None:
+        from torch.optim import optimizer
+
+        self._agent = agent
+        self._phase = agent.name("optimizer")
+        self._numbers: dict[int, tuple[int, int]] = {}
+        self._closing = 0
+        self._others = 0
+        self._most_others = 0
+        self._began = (0, 0, 0)
+        self._last_end = 0
+        self._hooks: list[Any] = [
+            optimizer.register_optimizer_step_pre_hook(self._before),
+            optimizer.register_optimizer_step_post_hook(self._after),
+        ]
+
+    def remove(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
+
+    def _before(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        try:
+            agent = self._agent
+            before, agent.phase = agent.phase, self._phase
+            self._began = (monotonic_ns(), thread_time_ns(), before)
+        except Exception as error:  # noqa: BLE001
+            swallow("an optimizer step begins", error)
+
+    def _after(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        try:
+            end = monotonic_ns()
+            agent = self._agent
+            began, cpu, agent.phase = self._began
+            if not began or agent.ended:
+                return
+            if agent.ring is None:
+                agent.open()
+            number, name = self._numbers.get(id(optimizer)) or self._new(optimizer)
+            agent.put(began, end - began, 4, name, agent.step, number, thread_time_ns() - cpu, 0)
+            if self._closes(number) and not agent.explicit_steps:
+                agent.end_step(end)
+            agent.own_ns += monotonic_ns() - end
+        except Exception as error:  # noqa: BLE001
+            swallow("an optimizer step ends", error)
+
+    def _new(self, optimizer: Any) -> tuple[int, int]:
+        agent = self._agent
+        entry = (len(self._numbers) + 1, agent.name(type(optimizer).__name__))
+        self._numbers[id(optimizer)] = entry
+        agent.parameters += sum(p.numel() for group in optimizer.param_groups for p in group["params"])
+        agent.describe()
+        return entry
+
+    def _closes(self, number: int) -> bool:
+        """Whether a step of this optimizer ends a step of the run."""
+        if self._closing in (0, number):
+            self._closing = number
+            self._most_others = max(self._most_others, self._others)
+            self._others = 0
+            return True
+        self._others += 1
+        if self._others > max(20, 2 * self._most_others):
+            self._closing, self._others, self._most_others = number, 0, 0
+            return True
+        return False

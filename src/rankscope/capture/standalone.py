@@ -1,0 +1,86 @@
+"""Observation without `rankscope run`: the program itself makes the run's folder and starts a recorder."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from rankscope.base.clock import now_ns
+from rankscope.base.manifest import Manifest, write_manifest
+from rankscope.base.rundir import ENV_OFF, ENV_RUN_DIR, RunDir, default_runs_dir, shared_ring_folder
+from rankscope.capture.config import Config
+
+_run: RunDir | None = None
+
+
+def run_folder() -> str | None:
+    """The folder of the run that this process belongs to."""
+    if _run is not None:
+        return str(_run.root)
+    return os.environ.get(ENV_RUN_DIR)
+
+
+def begin(config: Config, name: str | None) -> Config:
+    """Create the run's folder (the first rank of a launch on this node does) and start the recorder."""
+    global _run
+    root = default_runs_dir().absolute() / _launch_id()
+    _run = run = RunDir(root)
+    rings = shared_ring_folder(run)
+    root.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        root.mkdir()
+        mine = True
+    except FileExistsError:
+        mine = False
+    for folder in (rings, run.rings):
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+        except OSError:
+            continue
+    if mine:
+        started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        command = (sys.executable, *sys.argv)
+        write_manifest(
+            run,
+            Manifest(
+                run.id, name or run.id, command, started, now_ns(), os.getcwd(), socket.gethostname(),
+                len(os.sched_getaffinity(0)), config.level, config.budget,
+            ),
+        )  # fmt: skip
+        _start_recorder(run)
+    return replace(config, ring_folders=(str(rings), str(run.rings)))
+
+
+def _launch_id() -> str:
+    """The same for all ranks of one launch on this node, new for each launch."""
+    if "LOCAL_RANK" in os.environ:
+        parent = os.getppid()
+        return f"run-{parent}-{_start_ticks(parent)}"
+    return f"run-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+
+
+def _start_ticks(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _start_recorder(run: RunDir) -> None:
+    environment = {**os.environ, ENV_OFF: "1"}
+    with run.recorder_log.open("ab") as log:
+        subprocess.Popen(
+            [sys.executable, "-m", "rankscope", "record", str(run.root)],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True,
+        )  # fmt: skip
+
+
+def end() -> None:
+    """Forget the run; its recorder ends by itself when the observed processes have ended."""
+    global _run
+    _run = None

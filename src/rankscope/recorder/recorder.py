@@ -1,0 +1,246 @@
+"""One process a node: reads every ring of the run, adds what only the outside sees, and writes frames to the spool."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.base.clock import now_ns
+from rankscope.base.guard import guard
+from rankscope.records.host import Counter, Lost, ProcessEnd
+from rankscope.records.payload import PROCESS, Payload
+from rankscope.records.process import Process, decode_process
+from rankscope.records.slot import ROW_FIELDS, SLOT_FIELDS
+from rankscope.recorder import counters
+from rankscope.recorder.own_records import OwnRecords
+from rankscope.recorder.ring_reader import NotARing, RingReader
+from rankscope.wire.frame import Frame
+from rankscope.wire.spool import Spool, SpoolFull
+
+ROW_DTYPE = np.dtype(list(ROW_FIELDS))
+SLOT_NAMES = [name for name, _ in SLOT_FIELDS]
+
+READ_EVERY_NS = 100_000_000
+COUNT_EVERY_NS = 500_000_000
+FIND_OTHERS_EVERY_NS = 2_000_000_000
+FLUSH_EVERY_NS = 2_000_000_000
+MAX_ROWS_HELD = 100_000
+ROWS_A_FRAME = 50_000
+
+
+
+
+@dataclass(slots=True)
+class _Watched:
+    reader: RingReader
+    role: str = ""
+    ended: bool = False
+    closed: bool = False
+    payloads_dropped: int = 0
+    names: list[Payload] = field(default_factory=list)
+
+
+class Recorder:
+    """Call `tick` about ten times a second, `finish` at the end. Nothing here waits for anyone."""
+
+    def __init__(
+        self,
+        ring_folders: Sequence[Path],
+        spool: Spool,
+        *,
+        node: int = 0,
+        resume: dict[tuple[int, int], int] | None = None,
+        clock: Callable[[], int] = now_ns,
+    ) -> None:
+        self._folders = ring_folders
+        self._spool = spool
+        self._node = node
+        self._resume = resume or {}
+        self._clock = clock
+        self._rings: dict[Path, _Watched] = {}
+        self._refused: dict[Path, float] = {}
+        self._own = OwnRecords(node)
+        self._held: list[NDArray[np.void]] = []
+        self._held_rows = 0
+        self._payloads: list[Payload] = []
+        self._next_count = self._next_others = self._next_flush = 0
+        self._others: dict[int, int] = {}
+        self.lost = 0
+        """Records known to be lost so far."""
+        description = Process(
+            os.getpid(), role="recorder", rank=-1, host=socket.gethostname(), cpus_allowed=tuple(os.sched_getaffinity(0))
+        )
+        self._own.payload(PROCESS, 0, description.encode())
+
+    # -- one round ---------------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Read what is new; count and flush when it is time."""
+        now = self._clock()
+        self._find_rings()
+        for watched in self._rings.values():
+            if not watched.closed:
+                self._read(watched)
+        if now >= self._next_count:
+            self._next_count = now + COUNT_EVERY_NS
+            self._count(now)
+        if now >= self._next_flush or self._held_rows >= MAX_ROWS_HELD:
+            self._next_flush = now + FLUSH_EVERY_NS
+            self.flush()
+
+    @property
+    def alive(self) -> int:
+        """Observed processes that still exist."""
+        return sum(not w.ended for w in self._rings.values())
+
+    @property
+    def seen(self) -> int:
+        return len(self._rings)
+
+    def _find_rings(self) -> None:
+        for folder in self._folders:
+            try:
+                entries = list(os.scandir(folder))
+            except OSError:
+                continue
+            for entry in entries:
+                path = Path(entry.path)
+                if entry.name.endswith(".ring") and path not in self._rings:
+                    self._open(path)
+
+    def _open(self, path: Path) -> None:
+        try:
+            pid = int(path.name.split("-", 1)[0])
+            resume = {lane: commit for (process, lane), commit in self._resume.items() if process == pid}
+            self._rings[path] = _Watched(RingReader(path, resume))
+        except (NotARing, ValueError, OSError):
+            return  # its header is not there yet; the next round tries again
+
+    def _read(self, watched: _Watched) -> None:
+        reader = watched.reader
+        alive = reader.alive()
+        for payload in reader.payloads(self._node):
+            if payload.kind == PROCESS:
+                with guard("reading a process's description"):
+                    watched.role = decode_process(payload.text).role
+            self._payloads.append(payload)
+        self._take(reader)
+        if alive or watched.ended:
+            return
+        watched.ended = True
+        while reader.give_up_torn():
+            self._take(reader)
+        if reader.torn:
+            self._own.add(Lost.code, "torn by the end of the process", self._clock(), reader.torn, reader.pid)
+        self._own.add(ProcessEnd.code, "", self._clock(), reader.pid, int(reader.said_goodbye))
+
+    def _take(self, reader: RingReader) -> None:
+        news, lost = reader.read()
+        for lane, slots in news:
+            rows = np.empty(len(slots), ROW_DTYPE)
+            rows["process"], rows["lane"], rows["node"] = reader.pid, lane, self._node
+            for name in SLOT_NAMES:
+                rows[name] = slots[name]
+            self._held.append(rows)
+            self._held_rows += len(rows)
+        if lost:
+            self.lost += lost
+            self._own.add(Lost.code, "ring overrun", self._clock(), lost, reader.pid)
+
+    def _count(self, now: int) -> None:
+        observed = set()
+        for watched in self._rings.values():
+            if watched.ended:
+                continue
+            pid = watched.reader.pid
+            observed.add(pid)
+            for name, value, of in counters.process_counters(pid):
+                self._own.add(Counter.code, name, now, value, of)
+            if watched.role != "loader-worker":
+                for name, value, of in counters.cgroup_counters(pid):
+                    self._own.add(Counter.code, name, now, value, of)
+            dropped = watched.reader.payloads_dropped
+            if dropped > watched.payloads_dropped:
+                self._own.add(Lost.code, "names: region full", now, dropped - watched.payloads_dropped, pid)
+                watched.payloads_dropped = dropped
+        if not observed:
+            return
+        for name, value, of in counters.machine_counters():
+            self._own.add(Counter.code, name, now, value, of)
+        for name, value, of in counters.process_counters(os.getpid()):
+            if name == "cpu_ns":
+                self._own.add(Counter.code, "recorder_cpu_ns", now, value, of)
+        if now >= self._next_others:
+            self._next_others = now + FIND_OTHERS_EVERY_NS
+            busy, self._others = counters.other_processes(observed | {os.getpid()}, self._others)
+            for process in busy:
+                self._own.add(Counter.code, f"other:{process.name}", now, process.cpu_ns, process.pid)
+
+    # -- out ---------------------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Put what is held into the spool; on a full disk it stays held, up to a bound, and the rest is counted."""
+        slots, payloads = self._own.take()
+        if len(slots):
+            rows = np.empty(len(slots), ROW_DTYPE)
+            rows["process"], rows["lane"], rows["node"] = self._own.pid, 0, self._node
+            for name in SLOT_NAMES:
+                rows[name] = slots[name]
+            self._held.append(rows)
+            self._held_rows += len(rows)
+        self._payloads += payloads
+        if not self._held and not self._payloads:
+            return
+        rows = np.concatenate(self._held) if self._held else np.empty(0, ROW_DTYPE)
+        texts = tuple(self._payloads)
+        done = 0
+        try:
+            while True:
+                part = rows[done : done + ROWS_A_FRAME]
+                self._spool.put(Frame(self._spool.next_number, self._node, part.tobytes(), texts))
+                texts = ()
+                done += len(part)
+                if done >= len(rows):
+                    break
+        except SpoolFull:
+            rows = rows[done:]
+            if len(rows) > MAX_ROWS_HELD:
+                self.lost += len(rows) - MAX_ROWS_HELD
+                self._own.add(Lost.code, "disk full", self._clock(), len(rows) - MAX_ROWS_HELD, 0)
+                rows = rows[-MAX_ROWS_HELD:]
+            self._held, self._held_rows, self._payloads = [rows], len(rows), list(texts)
+            return
+        self._held, self._held_rows, self._payloads = [], 0, []
+
+    def finish(self) -> bool:
+        """Read the rest and remove the rings of processes that have ended; False where something could not be kept."""
+        self.tick()
+        self.flush()
+        kept = not self._held
+        for path, watched in self._rings.items():
+            if watched.ended and kept and not watched.closed:
+                watched.closed = True
+                watched.reader.close()
+                path.unlink(missing_ok=True)
+        for folder in self._folders:
+            try:
+                os.rmdir(folder)
+            except OSError:
+                continue  # another process of the run still writes there
+        return kept
+
+    def close_ended(self) -> None:
+        """Remove the rings of ended processes whose records are in the spool (loader workers of past epochs)."""
+        if self._held:
+            return
+        for path, watched in self._rings.items():
+            if watched.ended and not watched.closed:
+                watched.closed = True
+                watched.reader.close()
+                path.unlink(missing_ok=True)

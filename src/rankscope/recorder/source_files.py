@@ -1,0 +1,35 @@
+"""Copies of the user's source files that samples and call-sites point to, so that a report can quote them later."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+MAX_FILES = 200
+MAX_BYTES = 1 << 20
+
+
+def keep_sources(folder: Path, places: Any) -> int:
+    """Copy every file named in `places` (a table of `file:line:function` texts) that is not a library's; how many."""
+    files: set[str] = set()
+    for text in places.column(0).to_pylist():
+        file = text.rpartition(":")[0].rpartition(":")[0]
+        if file.endswith(".py") and "site-packages" not in file and "/lib/python" not in file:
+            files.add(file)
+    kept = 0
+    for file in sorted(files)[:MAX_FILES]:
+        path = Path(file)
+        try:
+            if path.is_file() and path.stat().st_size <= MAX_BYTES:
+                folder.mkdir(exist_ok=True)
+                kept_copy(folder, file).write_bytes(path.read_bytes())
+                kept += 1
+        except OSError:
+            continue
+    return kept
+
+
+def kept_copy(folder: Path, file: str) -> Path:
+    """Where the copy of a source file lies."""
+    return folder / f"{hashlib.sha256(file.encode()).hexdigest()[:16]}-{Path(file).name}"

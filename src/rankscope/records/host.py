@@ -1,0 +1,95 @@
+"""What the host did to a process: garbage collection, compilation, stacks, counters of the operating system."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rankscope.records.record import Record, field
+
+
+@dataclass(frozen=True, slots=True)
+class GcPause(Record):
+    """One run of Python's cyclic garbage collector."""
+
+    code: ClassVar[int] = 40
+    kind: ClassVar[str] = "gc_pause"
+    generation: int = field("a", "", "generation collected")
+    collected: int = field("b", "count", "objects collected")
+
+
+@dataclass(frozen=True, slots=True)
+class Compile(Record):
+    """One compilation of a frame by torch.compile."""
+
+    code: ClassVar[int] = 41
+    kind: ClassVar[str] = "compile"
+    name: str = field("name", "", "function and place", is_name=True, bits=16)
+    reason: int = field("a", "", "name id of the guard that failed; 0: first compilation", bits=16)
+    ordinal: int = field("b", "count", "compilations of this frame before")
+    limit: int = field("c", "", "1: the recompile limit was reached, the frame runs uncompiled from now on", bits=1)
+
+
+@dataclass(frozen=True, slots=True)
+class StackSample(Record):
+    """Where the main thread was, about 20 times a second."""
+
+    code: ClassVar[int] = 42
+    kind: ClassVar[str] = "stack_sample"
+    phase: str = field("name", "", "innermost phase at that moment", is_name=True, bits=16)
+    stack: int = field("a", "", "id of the stack in the process's payloads")
+    cpu_ns: int = field("b", "ns", "CPU time the main thread had used by then")
+    late_ns: int = field("c", "ns", "how much later than planned the sample was taken")
+
+
+@dataclass(frozen=True, slots=True)
+class Counter(Record):
+    """One reading of a counter of the operating system, taken by the recorder from outside."""
+
+    code: ClassVar[int] = 43
+    kind: ClassVar[str] = "counter"
+    name: str = field("name", "", "counter; names of the recorder's own process", is_name=True, bits=16)
+    value: int = field("a", "", "cumulated value or gauge")
+    of: int = field("b", "", "pid that the counter belongs to; 0: the machine or the job's cgroup")
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessEnd(Record):
+    """The recorder saw a process of the run end."""
+
+    code: ClassVar[int] = 44
+    kind: ClassVar[str] = "process_end"
+    of: int = field("a", "", "pid that ended")
+    clean: int = field("b", "", "1: it said goodbye (atexit ran)", bits=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Goodbye(Record):
+    """The process is about to end by itself."""
+
+    code: ClassVar[int] = 45
+    kind: ClassVar[str] = "goodbye"
+    exception: int = field("a", "", "name id of the exception that ends it; 0: none", bits=16)
+    swallowed: int = field("b", "count", "errors of rankscope that were swallowed in this process")
+    own_cpu_ns: int = field("c", "ns", "CPU time of rankscope's own thread in this process")
+
+
+@dataclass(frozen=True, slots=True)
+class Lost(Record):
+    """Records that were overwritten, torn or dropped before they could be read."""
+
+    code: ClassVar[int] = 46
+    kind: ClassVar[str] = "lost"
+    name: str = field("name", "", "why", is_name=True, bits=16)
+    count: int = field("a", "count", "records lost")
+    of: int = field("b", "", "pid of the process they belonged to")
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceWait(Record):
+    """The host read a value of the device and waited for it."""
+
+    code: ClassVar[int] = 47
+    kind: ClassVar[str] = "device_wait"
+    name: str = field("name", "", "what was called", is_name=True, bits=16)
+    site: int = field("a", "", "name id of the call-site", bits=16)

@@ -1,0 +1,131 @@
+"""From the facts and findings of a run to its report."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+from rankscope.analysis.engine import Examination, examine
+from rankscope.analysis.facts import Facts
+from rankscope.base.manifest import Manifest
+from rankscope.records.host import Goodbye
+from rankscope.analysis.overhead import measure_overhead
+from rankscope.analysis.clock_check import check_clock
+from rankscope.analysis.slowdown import slowdown
+from rankscope.report.report import (
+    BudgetLine, Clock, Exit, Lost, NotExamined, Overhead, Report, Run, Step, WhatIf, verdict_of,
+)  # fmt: skip
+
+
+def build_report(facts: Facts, manifest: Manifest) -> Report:
+    """Examine the run and say everything that is known about it."""
+    examination = examine(facts)
+    return assemble(facts, manifest, examination)
+
+
+def assemble(facts: Facts, manifest: Manifest, examination: Examination) -> Report:
+    """The report of an examination that has been made."""
+    return Report(
+        run=_run(facts, manifest),
+        verdict=_verdict(facts, examination),
+        findings=examination.findings,
+        step=_step(facts),
+        whatif=_whatif(facts),
+        not_examined=_not_examined(facts, manifest, examination),
+        clock=_clock(facts),
+        overhead=_overhead(facts, manifest),
+        lost=_lost(facts),
+    )
+
+
+def _verdict(facts: Facts, examination: Examination):  # type: ignore[no-untyped-def]
+    return verdict_of(examination.findings, examined=facts.enough)
+
+
+def _run(facts: Facts, manifest: Manifest) -> Run:
+    backend = next((r.process.backend for r in facts.ranks if r.process.backend), None)
+    return Run(
+        id=manifest.id,
+        name=manifest.name,
+        command=manifest.command,
+        started=manifest.started,
+        duration_s=manifest.duration_s,
+        world_size=facts.world_size or None,
+        nodes=1 if facts.ranks else None,
+        backend=backend,
+        steps=facts.all_steps if facts.ranks else None,
+        fingerprint=_fingerprint(facts, manifest),
+        exits=_exits(facts, manifest),
+    )
+
+
+def _fingerprint(facts: Facts, manifest: Manifest) -> str:
+    """The same for runs that can be compared: command, size of the job and model, versions."""
+    first = facts.ranks[0].process if facts.ranks else None
+    parts = [
+        " ".join(manifest.command), str(facts.world_size), str(manifest.cpus),
+        str(first.parameters if first else 0), first.torch_version if first else "",
+    ]  # fmt: skip
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def _exits(facts: Facts, manifest: Manifest) -> tuple[Exit, ...]:
+    exits = []
+    rows = facts.tables.of(Goodbye)
+    for rank in facts.ranks:
+        mine = rows[rows["process"] == rank.pid]
+        if len(mine):
+            code: int | None = 1 if int(mine[-1]["a"]) else 0
+        elif facts.world_size <= 1 and manifest.exit_code is not None:
+            code = manifest.exit_code if manifest.exit_code >= 0 else None
+        else:
+            code = None
+        exits.append(Exit(rank.rank, code))
+    return tuple(exits)
+
+
+def _step(facts: Facts) -> Step:
+    if not len(facts.steps) or facts.span_ns <= 0:
+        return Step()
+    steps = len(facts.steps)
+    lines = [
+        BudgetLine(phase, facts.ranks[position].rank, ns / steps / 1e6, ns / facts.span_ns)
+        for (position, phase), ns in facts.charges.items()
+    ]
+    lines.sort(key=lambda line: -line.ms)
+    return Step(
+        median_ms=float(np.median(facts.step_ns)) / 1e6,
+        p95_ms=float(np.percentile(facts.step_ns, 95)) / 1e6,
+        steps=steps,
+        budget=tuple(lines),
+    )
+
+
+def _whatif(facts: Facts) -> WhatIf:
+    if not facts.enough:
+        return WhatIf()
+    result = slowdown(facts)
+    return WhatIf(result.slowdown, result.by_rank, None, result.by_phase, result.worker_share, None)
+
+
+def _not_examined(facts: Facts, manifest: Manifest, examination: Examination) -> tuple[NotExamined, ...]:
+    return tuple(NotExamined(x.detector, x.needs, x.why) for x in examination.not_examined)
+
+
+def _clock(facts: Facts) -> Clock:
+    if not facts.ranks:
+        return Clock()
+    checked = check_clock(facts)
+    return Clock(checked.method, checked.max_error_us)
+
+
+def _overhead(facts: Facts, manifest: Manifest) -> Overhead:
+    share, method = measure_overhead(facts)
+    return Overhead(share, manifest.budget, method)
+
+
+def _lost(facts: Facts) -> Lost:
+    lost = facts.tables.lost
+    why = ", ".join(f"{count} {reason}" for reason, count in sorted(lost.items()))
+    return Lost(sum(lost.values()), why)

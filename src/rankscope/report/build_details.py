@@ -1,0 +1,102 @@
+"""What the HTML report draws: timelines, heat map, step times, source lines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from rankscope.analysis.facts import Facts
+from rankscope.report.details import (
+    Details, Marker, Snippet, StepTimeline, TimelineSpan, heat_of, step_times_of,
+)  # fmt: skip
+from rankscope.report.report import Report
+
+CONTEXT_LINES = 4
+MAX_SPANS = 3000
+
+
+def build_details(facts: Facts, report: Report, sources: Path) -> Details:
+    """All drawings that the run's facts allow. `sources`: the folder with the copies of source files."""
+    quoted = _sources(report, sources)
+    if not len(facts.steps):
+        return Details(sources=quoted)
+    order = np.argsort(facts.step_ns)
+    slowest, typical = int(order[-1]), int(order[len(order) // 2])
+    steps = [_timeline(facts, slowest, "slowest")]
+    if typical != slowest:
+        steps.append(_timeline(facts, typical, "typical"))
+    numbers = [r.rank for r in facts.ranks]
+    own = [facts.per_step(p, facts.work(p)) / 1e6 for p in range(facts.size)]
+    both = [facts.per_step(p, facts.in_window(p)) / 1e6 for p in range(facts.size)]
+    return Details(
+        steps=tuple(steps),
+        heat=heat_of(numbers, facts.steps.tolist(), [row.tolist() for row in own], "time that the rank itself worked"),
+        sources=quoted,
+        step_ms=step_times_of(facts.steps.tolist(), {n: row.tolist() for n, row in zip(numbers, both, strict=True)}),
+        markers=tuple(
+            Marker(f.first_step, f.cause) for f in report.findings if f.first_step is not None and f.severity != "info"
+        ),
+    )
+
+
+def _timeline(facts: Facts, index: int, label: str) -> StepTimeline:
+    begin, end = int(facts.attribution.start[index]), int(facts.attribution.end[index])
+    step = int(facts.steps[index])
+    pieces = facts.attribution.pieces
+    critical = {(int(p["rank"]), int(p["segment"])) for p in pieces[pieces["step"] == step]}
+    spans: list[TimelineSpan] = []
+    for position, own in enumerate(facts.timelines):
+        segments = own.segments
+        low = int(np.searchsorted(segments["end"], begin, side="right"))
+        high = int(np.searchsorted(segments["start"], end))
+        for at in range(low, high):
+            if len(spans) >= MAX_SPANS:
+                break
+            start, stop = max(int(segments["start"][at]), begin), min(int(segments["end"][at]), end)
+            phase = own.phases[int(segments["phase"][at])]
+            waits = int(segments["collective"][at]) >= 0
+            spans.append(
+                TimelineSpan(
+                    rank=facts.ranks[position].rank,
+                    start_us=(start - begin) / 1e3,
+                    duration_us=(stop - start) / 1e3,
+                    phase=phase,
+                    name=_name(facts, position, at),
+                    kind="wait" if waits else "communication" if phase == "communication" else "work",
+                    critical=(position, at) in critical,
+                )
+            )
+    return StepTimeline(step, "slowest" if label == "slowest" else "typical", begin, tuple(spans))
+
+
+def _name(facts: Facts, position: int, at: int) -> str:
+    """What a segment is, in a few words."""
+    own = facts.timelines[position]
+    segment = own.segments[at]
+    pid = facts.ranks[position].pid
+    collective = int(segment["collective"])
+    if collective >= 0:
+        return f"waits for {facts.tables.name(pid, int(own.collectives['name'][collective]))}"
+    rows = own.rows.get(int(segment["kind"]))
+    if rows is not None and int(segment["row"]) >= 0 and int(segment["kind"]) not in (40,):
+        name = facts.tables.name(pid, int(rows["name"][int(segment["row"])]))
+        return name.rpartition(":")[2] if name.count(":") >= 2 else name
+    return "garbage collection" if int(segment["kind"]) == 40 else own.phases[int(segment["phase"])]
+
+
+def _sources(report: Report, folder: Path) -> dict[str, tuple[Snippet, ...]]:
+    from rankscope.report.source_lines import read_source
+
+    snippets: dict[str, list[Snippet]] = {}
+    for finding in report.findings:
+        if finding.location is None:
+            continue
+        lines = read_source(finding.location.file, folder)
+        if lines is None:
+            continue
+        first = max(1, finding.location.line - CONTEXT_LINES)
+        part = lines[first - 1 : finding.location.line + CONTEXT_LINES]
+        if part:
+            snippets.setdefault(finding.location.file, []).append(Snippet(first, tuple(part)))
+    return {file: tuple(parts) for file, parts in snippets.items()}
