@@ -12,16 +12,16 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.utils.data import DataLoader, DistributedSampler
 
-STEPS = 130
+STEPS = 260
 BATCH = 32
 
 
 class Net(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.stem = nn.Conv2d(1, 24, 3, padding=1)
-        self.body = nn.Conv2d(24, 48, 3, padding=1, stride=2)
-        self.head = nn.Linear(48, 10)
+        self.stem = nn.Conv2d(1, 16, 3, padding=1)
+        self.body = nn.Conv2d(16, 32, 3, padding=1, stride=2)
+        self.head = nn.Linear(32, 10)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = F.relu(self.body(F.relu(self.stem(x))))

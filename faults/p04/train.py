@@ -21,7 +21,7 @@ class Settings:
 
 def parse() -> Settings:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, default=70)
+    parser.add_argument("--steps", type=int, default=450)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--batch-size", type=int, default=192)
     return Settings(**vars(parser.parse_args()))
@@ -31,9 +31,12 @@ class Regressor(nn.Module):
     def __init__(self, width: int = 256) -> None:
         super().__init__()
         self.layers = nn.Sequential(
-            nn.Linear(48, width), nn.GELU(),
-            nn.Linear(width, width), nn.GELU(),
-            nn.Linear(width, width), nn.GELU(),
+            nn.Linear(48, width),
+            nn.GELU(),
+            nn.Linear(width, width),
+            nn.GELU(),
+            nn.Linear(width, width),
+            nn.GELU(),
             nn.Linear(width, 1),
         )
 
@@ -60,7 +63,7 @@ def main() -> None:
         optimizer.step()
         if step == 0:
             started = time.perf_counter()
-        if rank == 0 and step % 10 == 9:
+        if rank == 0 and step % 50 == 49:
             print(f"{step + 1:4d} {loss.item():.4f}", flush=True)
     if rank == 0:
         print(f"train_seconds={time.perf_counter() - started:.4f}", flush=True)

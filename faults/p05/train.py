@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-STEPS = 120
+STEPS = 480
 BATCH = 16
 
 
@@ -69,7 +69,7 @@ def main() -> None:
         optimizer.step()
         if step == 0:
             started = time.perf_counter()
-        if step % 20 == 0:
+        if step % 80 == 0:
             print(f"step {step}: loss {loss.item():.4f}", flush=True)
     print(f"train_seconds={time.perf_counter() - started:.4f}", flush=True)
 

@@ -17,9 +17,15 @@ class Ranker(nn.Module):
     def __init__(self, width: int = 192) -> None:
         super().__init__()
         self.inner = nn.Sequential(
-            nn.Linear(64, width), nn.LayerNorm(width), nn.GELU(),
-            nn.Linear(width, width), nn.LayerNorm(width), nn.GELU(),
-            nn.Linear(width, width), nn.LayerNorm(width), nn.GELU(),
+            nn.Linear(64, width),
+            nn.LayerNorm(width),
+            nn.GELU(),
+            nn.Linear(width, width),
+            nn.LayerNorm(width),
+            nn.GELU(),
+            nn.Linear(width, width),
+            nn.LayerNorm(width),
+            nn.GELU(),
             nn.Linear(width, 1),
         )
 

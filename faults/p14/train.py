@@ -27,8 +27,13 @@ class Residual(nn.Module):
 
 def build() -> nn.Module:
     return nn.Sequential(
-        nn.Conv2d(3, 96, 3, stride=2, padding=1), Residual(96), nn.AvgPool2d(2), Residual(96),
-        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(96, 20),
+        nn.Conv2d(3, 96, 3, stride=2, padding=1),
+        Residual(96),
+        nn.AvgPool2d(2),
+        Residual(96),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(96, 20),
     )
 
 

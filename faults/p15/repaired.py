@@ -11,7 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 STEPS = 150
 EVALUATE_EVERY = 30
-HELD_OUT_BATCHES = 110
+HELD_OUT_BATCHES = 64
 CLASSES = 100
 
 

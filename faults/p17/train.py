@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-STEPS = 110
+STEPS = 200
 
 
 class PairScorer(nn.Module):
@@ -18,7 +18,9 @@ class PairScorer(nn.Module):
         super().__init__()
         self.users = nn.Embedding(users, width)
         self.items = nn.Embedding(items, width)
-        self.score = nn.Sequential(nn.Linear(2 * width, 256), nn.ReLU(), nn.Linear(256, 128), nn.ReLU(), nn.Linear(128, 1))
+        self.score = nn.Sequential(
+            nn.Linear(2 * width, 256), nn.ReLU(), nn.Linear(256, 128), nn.ReLU(), nn.Linear(128, 1)
+        )
 
     def forward(self, user: torch.Tensor, item: torch.Tensor) -> torch.Tensor:
         return self.score(torch.cat([self.users(user), self.items(item)], 1)).squeeze(1)

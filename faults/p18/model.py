@@ -27,7 +27,7 @@ class Stage(nn.Module):
 
 
 class Network(nn.Module):
-    def __init__(self, features: int = 64, width: int = 256, depth: int = 28) -> None:
+    def __init__(self, features: int = 64, width: int = 192, depth: int = 60) -> None:
         super().__init__()
         self.enter = nn.Linear(features, width)
         self.stages = Stage(width, depth)

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler
 
-STEPS = 200
+STEPS = 240
 BATCH = 1024
 
 
@@ -42,7 +42,7 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(26)
     dist.init_process_group("gloo")
-    dataset = LikelihoodRows(40_000, 96, BATCH, STEPS * dist.get_world_size())
+    dataset = LikelihoodRows(20_000, 420, BATCH, STEPS * dist.get_world_size())
     loader = DataLoader(dataset, batch_size=None, sampler=DistributedSampler(dataset), num_workers=0)
     network = nn.Sequential(nn.Linear(48, 256), nn.Tanh(), nn.Linear(256, 256), nn.Tanh(), nn.Linear(256, 1))
     trainer = Trainer(DistributedDataParallel(network), loader)

@@ -15,8 +15,12 @@ from torch.nn.parallel import DistributedDataParallel
 class AutoEncoder(nn.Module):
     def __init__(self, pixels: int = 1024, width: int = 512, code: int = 64) -> None:
         super().__init__()
-        self.encoder = nn.Sequential(nn.Linear(pixels, width), nn.GELU(), nn.Linear(width, width), nn.GELU(), nn.Linear(width, code))
-        self.decoder = nn.Sequential(nn.Linear(code, width), nn.GELU(), nn.Linear(width, width), nn.GELU(), nn.Linear(width, pixels))
+        self.encoder = nn.Sequential(
+            nn.Linear(pixels, width), nn.GELU(), nn.Linear(width, width), nn.GELU(), nn.Linear(width, code)
+        )
+        self.decoder = nn.Sequential(
+            nn.Linear(code, width), nn.GELU(), nn.Linear(width, width), nn.GELU(), nn.Linear(width, pixels)
+        )
 
     def forward(self, frames: torch.Tensor) -> torch.Tensor:
         return self.decoder(self.encoder(frames))

@@ -26,14 +26,29 @@ from rankscope.records.training import Backward, Span
 
 Code = tuple[str, str]
 
-LOGGING_LIBRARIES = ("/logging/", "/tensorboard/", "/wandb/", "/mlflow/", "/comet_ml/", "/neptune/", "/aim/", "/clearml/")
+LOGGING_LIBRARIES = (
+    "/logging/",
+    "/tensorboard/",
+    "/wandb/",
+    "/mlflow/",
+    "/comet_ml/",
+    "/neptune/",
+    "/aim/",
+    "/clearml/",
+)
 SAVING_LIBRARIES = ("torch/serialization.py", "torch/distributed/checkpoint/", "safetensors/")
 WORDS = {
     timeline.CHECKPOINT: re.compile(r"(^|_)(save|checkpoint|ckpt|snapshot|persist)", re.I),
     timeline.EVALUATION: re.compile(r"(^|_)(eval|valid|test|infer)", re.I),
-    timeline.LOGGING: re.compile(r"(^|_)(log|logs|logger|logging|track|tracker|summary|hist|histogram|report|dump_metrics|write_metrics)(_|$|s)", re.I),
-    timeline.DATA: re.compile(r"(^|_)(load|fetch|read|next|get|make|sample|draw|prepare|collate|augment|tokeni[sz]e|decode)_?\w*(batch|data|sample|example|item|input|tokens)|(^|_)(collate|augment|tokeni[sz]e)|^__getitem__$|^__next__$", re.I),
-}  # fmt: skip
+    timeline.LOGGING: re.compile(
+        r"(^|_)(log|logs|logger|logging|track|tracker|summary|hist|histogram|report|dump_metrics|write_metrics)(_|$|s)",
+        re.I,
+    ),
+    timeline.DATA: re.compile(
+        r"(^|_)(load|fetch|read|next|get|make|sample|draw|prepare|collate|augment|tokeni[sz]e|decode)_?\w*(batch|data|sample|example|item|input|tokens)|(^|_)(collate|augment|tokeni[sz]e)|^__getitem__$|^__next__$",
+        re.I,
+    ),
+}
 """What a function's name says of the phase that it serves; only asked where the records say nothing."""
 
 
@@ -136,6 +151,7 @@ def _label(
     between: dict[tuple[int, int], Counted[str]] = {}
     known: dict[tuple[int, Place | None, int], str] = {}
     has_loader = len(own.rows[20]) > 0
+    forward = own.phase_id(timeline.FORWARD)
     weights = mine.weight_ns.tolist()
     for at, place, stack, weight in zip(
         found.segment[position].tolist(), found.place[position], mine.stack, weights, strict=True
@@ -146,7 +162,8 @@ def _label(
         key = (id(stack), place, gap[1])
         phase = known.get(key)
         if phase is None:
-            phase = known[key] = _serves(found, stack, place, gap, own, sites, has_loader)
+            makes_batch = gap[1] == forward and not has_loader
+            phase = known[key] = _serves(found, stack, place, makes_batch, sites)
         votes.setdefault(at, Counted())[phase] += weight
         between.setdefault(gap, Counted())[phase] += weight
     labels = {at: votes_of.most_common(1)[0][0] for at, votes_of in votes.items()}
@@ -181,13 +198,7 @@ def _gap(own: Timeline, at: int) -> tuple[int, int]:
 
 
 def _serves(
-    found: Activities,
-    stack: Stack,
-    place: Place | None,
-    gap: tuple[int, int],
-    own: Timeline,
-    sites: dict[str, set[Code]],
-    has_loader: bool,
+    found: Activities, stack: Stack, place: Place | None, before_forward: bool, sites: dict[str, set[Code]]
 ) -> str:
     """The phase that a stack taken in user code serves."""
     files = [frame.file for frame in stack.frames]
@@ -204,8 +215,7 @@ def _serves(
     for phase in (timeline.CHECKPOINT, timeline.EVALUATION, timeline.LOGGING):
         if any(WORDS[phase].search(frame.function.rpartition(".")[2]) for frame in mine):
             return phase
-    before_forward = gap[1] == own.phase_id(timeline.FORWARD)
-    if place is not None and before_forward and not has_loader:
+    if place is not None and before_forward:
         if any(WORDS[timeline.DATA].search(frame.function.rpartition(".")[2]) for frame in mine):
             return timeline.DATA
         caller = _caller_line(stack, found.loop)
@@ -222,5 +232,3 @@ def _caller_line(stack: Stack, loop: set[Code]) -> Place | None:
             break
         last = frame
     return last
-
-

@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 from rankscope.analysis.matching import Matches
 from rankscope.analysis.timeline import Timeline
 
-PIECE = np.dtype([("step", "i4"), ("rank", "i4"), ("segment", "i4"), ("start", "i8"), ("end", "i8"), ("transfer", "i1")])
-"""`rank` is the position in the list of timelines; `segment` an index into that rank's segments, -1: before its first."""
+PIECE = np.dtype(
+    [("step", "i4"), ("rank", "i4"), ("segment", "i4"), ("start", "i8"), ("end", "i8"), ("transfer", "i1")]
+)
+"""`rank` is a position in the list of timelines; `segment` an index into its segments, -1: before the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ class Attribution:
 def attribute(
     timelines: Sequence[Timeline], matches: Matches, steps: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> Attribution:
-    """Walk every step. `ends[rank position, i]` is when that rank ended `steps[i]`; the first step only sets the start."""
+    """Walk every step. `ends[rank position, i]` is when it ended `steps[i]`; the first one only sets the start."""
     latest = ends.max(axis=0)
     last = np.argmax(ends, axis=0)
     pieces: list[tuple[int, int, int, int, int, int]] = []
@@ -58,7 +60,9 @@ class _Walker:
         self.last_rank = [a.tolist() for a in matches.last_rank]
         self.last_enter = [a.tolist() for a in matches.last_enter]
 
-    def walk(self, step: int, rank: int, begin: int, end: int, pieces: list[tuple[int, int, int, int, int, int]]) -> None:
+    def walk(
+        self, step: int, rank: int, begin: int, end: int, pieces: list[tuple[int, int, int, int, int, int]]
+    ) -> None:
         now = end
         index = self._before(rank, now)
         while now > begin:

@@ -8,6 +8,17 @@ import numpy as np
 
 from rankscope.analysis.facts import Facts
 
+SYNCHRONISING = (
+    "barrier",
+    "allreduce",
+    "allgather",
+    "_allgather_base",
+    "reduce_scatter",
+    "_reduce_scatter_base",
+    "alltoall",
+)
+"""Operations that nobody leaves before all have entered (the source of a broadcast may)."""
+
 
 @dataclass(frozen=True, slots=True)
 class CheckedClock:
@@ -30,6 +41,11 @@ def check_clock(facts: Facts) -> CheckedClock:
         if not len(waits):
             continue
         at = waits["collective"].astype(np.int64)
+        pid = facts.ranks[position].pid
+        names = [facts.tables.name(pid, n) for n in own.collectives["name"][at].tolist()]
+        waits, at = (x[np.array([n in SYNCHRONISING for n in names], bool)] for x in (waits, at))
+        if not len(waits):
+            continue
         last = facts.matches.last_enter[position][at]
         shared = facts.matches.last_rank[position][at] >= 0
         checked += int(shared.sum())

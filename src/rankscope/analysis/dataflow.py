@@ -21,8 +21,12 @@ def feeds_forward(file: str, line: int) -> bool:
         return False
     for node in ast.walk(body):
         if isinstance(node, ast.Call) and node.lineno > line:
-            used = {n.id for arg in [*node.args, *(k.value for k in node.keywords)] for n in ast.walk(arg)
-                    if isinstance(n, ast.Name)}  # fmt: skip
+            used = {
+                n.id
+                for arg in [*node.args, *(k.value for k in node.keywords)]
+                for n in ast.walk(arg)
+                if isinstance(n, ast.Name)
+            }
             if used & assigned:
                 return True
     return False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import ClassVar
 
@@ -20,7 +19,7 @@ class CannotExamine(Exception):
     """A detector has not got what it needs; the text says what is missing. Never the same as healthy."""
 
 
-class Detector(ABC):
+class Detector:
     """Reads the facts and yields what it finds. Holds no state, prints nothing, names one cause.
 
     The class's docstring is the page that `rankscope causes CODE` prints.
@@ -32,7 +31,9 @@ class Detector(ABC):
     """Without one of these kinds of records the run is `not examined` for this cause, not healthy."""
     any_length: ClassVar[bool] = False
     """True: also runs of a few steps can be examined."""
+    inference: ClassVar[bool] = False
+    """True: also runs that never train can be examined, whose steps are forward calls with any time between them."""
 
-    @abstractmethod
     def examine(self, facts: Facts) -> Iterator[Finding]:
         """Yield findings; raise `CannotExamine` where something other than `needs` is missing."""
+        raise NotImplementedError

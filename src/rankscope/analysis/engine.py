@@ -52,6 +52,8 @@ def examine(facts: Facts) -> Examination:
 def _why_not(cls: type[Detector], facts: Facts) -> str | None:
     if not facts.ranks:
         return "no training process was observed"
+    if facts.inference and not cls.inference:
+        return "no training step was seen, and this cause is one of training"
     if not cls.any_length and not facts.enough:
         return f"fewer than {FEWEST_STEPS} steps after the warm-up"
     for kind in cls.needs:

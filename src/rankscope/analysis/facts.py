@@ -73,7 +73,7 @@ class Facts:
 
     def _step_rows(self, rank: Rank) -> Rows:
         rows = self.tables.of(Step)
-        return rows[rows["process"] == rank.pid]
+        return np.asarray(rows[rows["process"] == rank.pid])
 
     @cached_property
     def _steps_and_ends(self) -> tuple[Ints, Ints]:
@@ -163,7 +163,9 @@ class Facts:
     @cached_property
     def activities(self) -> Activities:
         """What user code between the phases does; relabels the segments that belong to a phase after all."""
-        return find_activities(self.tables, self.ranks, self._raw_timelines, [self.samples(i) for i in range(self.size)])
+        return find_activities(
+            self.tables, self.ranks, self._raw_timelines, [self.samples(i) for i in range(self.size)]
+        )
 
     @cached_property
     def timelines(self) -> list[Timeline]:
@@ -178,7 +180,7 @@ class Facts:
     def phases(self, position: int) -> NDArray[np.str_]:
         """The phase of each segment of a rank."""
         own = self.timelines[position]
-        return np.array(own.phases)[own.segments["phase"]]
+        return np.asarray(np.array(own.phases)[own.segments["phase"]])
 
     def in_window(self, position: int) -> Mask:
         """Segments of a rank that lie in the window."""
@@ -197,13 +199,18 @@ class Facts:
 
     def per_step(self, position: int, mask: Mask) -> Floats:
         """The masked time of a rank in each step of the window, in ns, by the rank's own step ends."""
-        steps, ends = self._steps_and_ends
+        return self.per_step_of(position, mask, self.timelines[position].durations().astype(np.float64))
+
+    def per_step_of(self, position: int, mask: Mask, values: Floats) -> Floats:
+        """Values of a rank's masked segments, added up by step."""
+        ends = self._steps_and_ends[1]
         edges = ends[position, self.warm_up - 1 :]
-        segments = self.timelines[position].segments[mask]
-        index = np.searchsorted(edges, segments["start"], side="right") - 1
+        starts = self.timelines[position].segments["start"][mask]
+        index = np.searchsorted(edges, starts, side="right") - 1
         good = (index >= 0) & (index < len(self.steps))
-        durations = (segments["end"] - segments["start"]).astype(np.float64)
-        return np.bincount(index[good], durations[good], minlength=len(self.steps))[: len(self.steps)]
+        return np.bincount(index[good], values[mask][good], minlength=len(self.steps))[: len(self.steps)].astype(
+            np.float64
+        )
 
     # -- charges -----------------------------------------------------------------------------------------------
 
@@ -217,7 +224,9 @@ class Facts:
             if not len(mine):
                 continue
             names = self.phases(position)
-            labels = np.where(mine["segment"] >= 0, names[mine["segment"]] if len(names) else timeline.OTHER, timeline.OTHER)
+            labels = np.where(
+                mine["segment"] >= 0, names[mine["segment"]] if len(names) else timeline.OTHER, timeline.OTHER
+            )
             labels = np.where(mine["transfer"] > 0, timeline.COMMUNICATION, labels)
             durations = (mine["end"] - mine["start"]).astype(np.float64)
             for label in np.unique(labels).tolist():
@@ -329,7 +338,7 @@ class Facts:
         if window:
             ends = rows["time_ns"] + rows["duration_ns"]
             rows = rows[(ends > self.begin) & (rows["time_ns"] < self.end)]
-        return rows
+        return np.asarray(rows)
 
     def numbers(self, positions: Sequence[int]) -> tuple[int, ...]:
         """Rank numbers of positions."""

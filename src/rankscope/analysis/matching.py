@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -51,7 +52,7 @@ def match(tables: Tables, timelines: Sequence[Timeline], pids: Sequence[int]) ->
     members = np.bincount(inverse, minlength=len(unique)) if len(everything) else np.empty(0, np.int64)
     last_owner[members < 2] = -1
     cuts = np.cumsum([0, *(len(k) for k in keys)])
-    parts = [inverse[a:b] for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+    parts = [inverse[a:b] for a, b in itertools.pairwise(cuts)]
     return Matches(
         tuple(last_owner[p] for p in parts),
         tuple(last[p] for p in parts),

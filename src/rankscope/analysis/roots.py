@@ -71,13 +71,17 @@ def arrange(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def _weight(finding: Finding) -> tuple[int, float]:
-    cost = finding.cost.recoverable_share if finding.cost.recoverable_share is not None else finding.cost.share
-    return ORDER[finding.severity], -(cost or 0.0) * finding.confidence
+    return ORDER[finding.severity], -_cost(finding) * finding.confidence
 
 
 def _explains(finding: Finding, other: Finding) -> bool:
     if other.cause not in EXPLAINS.get(finding.cause, ()) or ORDER[finding.severity] > ORDER[other.severity]:
         return False
+    if _cost(other) > 1.5 * _cost(finding):
+        return False  # a consequence costs no more than its cause; the margin is the noise of both estimates
     return finding.all_ranks or other.all_ranks or bool(set(finding.ranks) & set(other.ranks))
 
 
+def _cost(finding: Finding) -> float:
+    cost = finding.cost
+    return (cost.recoverable_share if cost.recoverable_share is not None else cost.share) or 0.0

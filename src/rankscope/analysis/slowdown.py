@@ -40,7 +40,7 @@ def slowdown(facts: Facts) -> Slowdown:
             factors = scale[position]
             if phase is not None:
                 factors = np.where(facts.phases(position) == phase, 1.0, factors)
-            return (durations * factors).astype(np.int64)
+            return np.asarray(durations * factors, np.int64)
 
         return 1 - facts.gain(change)
 
@@ -59,7 +59,7 @@ def slowdown(facts: Facts) -> Slowdown:
     return Slowdown(total, by_rank, by_phase, share)
 
 
-def _scales(facts: Facts) -> list[np.ndarray]:  # type: ignore[type-arg]
+def _scales(facts: Facts) -> list[np.ndarray]:
     """For each rank and segment the factor that makes its phase take the ranks' median in that step."""
     scales = [np.ones(len(t.segments)) for t in facts.timelines]
     for phase in sorted({phase for _, phase in facts.charges}):
@@ -71,6 +71,8 @@ def _scales(facts: Facts) -> list[np.ndarray]:  # type: ignore[type-arg]
             with np.errstate(divide="ignore", invalid="ignore"):
                 factor = np.where(times[p] > 0, ideal / times[p], 1.0)
             at = np.flatnonzero(masks[p])
-            step = np.clip(np.searchsorted(edges, facts.timelines[p].segments["start"][at], side="right") - 1, 0, len(factor) - 1)
+            step = np.clip(
+                np.searchsorted(edges, facts.timelines[p].segments["start"][at], side="right") - 1, 0, len(factor) - 1
+            )
             scales[p][at] = factor[step]
     return scales

@@ -71,7 +71,8 @@ def load(store: Store) -> Tables:
     for name in COLUMNS:
         rows[name] = table.column(name).to_numpy()
     payloads = store.query("SELECT process, kind, id, text FROM payloads ORDER BY batch")
-    return make_tables(rows, list(zip(*(payloads.column(n).to_pylist() for n in ("process", "kind", "id", "text")))), skipped)
+    texts = [payloads.column(name).to_pylist() for name in ("process", "kind", "id", "text")]
+    return make_tables(rows, list(zip(*texts, strict=True)), skipped)
 
 
 def _window(store: Store) -> tuple[int, int]:
@@ -100,7 +101,7 @@ def make_tables(rows: Rows, payloads: list[tuple[int, int, int, str]], skipped: 
     if len(rows):
         rows = rows[np.lexsort((rows["commit"], rows["time_ns"], rows["kind"]))]
         kinds, starts = np.unique(rows["kind"], return_index=True)
-        for kind, start, end in zip(kinds, starts, [*starts[1:], len(rows)]):
+        for kind, start, end in zip(kinds, starts, [*starts[1:], len(rows)], strict=True):
             if int(kind) in KINDS:
                 by_kind[int(kind)] = rows[start:end]
     lost: dict[str, int] = {}

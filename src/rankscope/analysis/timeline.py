@@ -77,8 +77,19 @@ class Timeline:
         return index if index >= 0 and time_ns < int(self.segments["end"][index]) else -1
 
 
-_KINDS = (Forward, Backward, OptimizerStep, Span, BatchWait, LoaderStart, Collective, CommunicationWait,
-          CommunicationCode, GcPause, Compile)  # fmt: skip
+_KINDS = (
+    Forward,
+    Backward,
+    OptimizerStep,
+    Span,
+    BatchWait,
+    LoaderStart,
+    Collective,
+    CommunicationWait,
+    CommunicationCode,
+    GcPause,
+    Compile,
+)
 
 
 def build(tables: Tables, rank: Rank) -> Timeline:
@@ -113,7 +124,7 @@ def evaluation_forwards(rows: Rows) -> NDArray[np.bool_]:
     model = column(rows, Forward, "model")
     learns = np.unique(model[training & grad])
     with_input = column(rows, Forward, "elements") > 0
-    return ~training & ~grad & with_input & np.isin(model, learns)
+    return np.asarray(~training & ~grad & with_input & np.isin(model, learns), bool)
 
 
 def _spans(tables: Tables, rank: Rank, timeline: Timeline) -> NDArray[np.int64]:
@@ -127,9 +138,14 @@ def _spans(tables: Tables, rank: Rank, timeline: Timeline) -> NDArray[np.int64]:
         if n:
             start = mine["time_ns"].astype(np.int64)
             columns = [
-                start, start + mine["duration_ns"], np.broadcast_to(phase, n), np.full(n, kind), np.arange(n),
-                np.full(n, -1), np.full(n, detail),
-            ]  # fmt: skip
+                start,
+                start + mine["duration_ns"],
+                np.broadcast_to(phase, n),
+                np.full(n, kind),
+                np.arange(n),
+                np.full(n, -1),
+                np.full(n, detail),
+            ]
             lines.append(np.stack([np.asarray(c, np.int64) for c in columns], axis=1))
 
     forwards = rows[Forward.code]
@@ -219,7 +235,8 @@ def _flatten(spans: NDArray[np.int64]) -> NDArray[np.void]:
             out.append((now, until, 0, 0, -1, -1, 0))
         now = until
 
-    for start, end, phase, kind, row, collective, detail in spans[order].tolist():
+    for start, until, own_phase, kind, row, own_collective, detail in spans[order].tolist():
+        end, phase, collective = until, own_phase, own_collective
         while stack and stack[-1][0] <= start:
             emit(stack[-1][0])
             stack.pop()

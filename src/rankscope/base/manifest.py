@@ -32,6 +32,8 @@ class Manifest:
     exit_code: int | None = None
     """Exit code of the command; negative: the signal that ended it. None while it runs or where nobody saw its end."""
     recorder_restarts: int = 0
+    unobserved: str = ""
+    """Why no process of the run could be observed, if none was."""
 
 
 def write_manifest(run: RunDir, manifest: Manifest) -> None:

@@ -6,7 +6,6 @@ import atexit
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, FrameType
@@ -14,9 +13,11 @@ from types import CodeType, FrameType
 from rankscope.base import guard
 from rankscope.base.clock import now_ns
 from rankscope.capture import callsite
-from rankscope.capture.config import Config
+from rankscope.capture.config import Config, sample_rate
 from rankscope.capture.describe import describe_process
+from rankscope.capture.governor import Governor
 from rankscope.capture.ring import Put, Ring
+from rankscope.capture.self_cost import slowness
 from rankscope.capture.source import Source
 from rankscope.records import payload, ring_layout
 from rankscope.records.host import Goodbye
@@ -49,13 +50,23 @@ class Agent:
         self.micro_batches = 0
         self.backward_collectives = 0
         self.backward_last_enter = 0
+        self.backward_site = 0
         self.explicit_steps = False
         """The user marks steps; optimizer steps end none."""
         self.last_step_end = 0
-        self.own_ns = 0
+        self.fetch_cpu_ns = 0
+        """CPU time of the fetches inside the current `next()`."""
+        self.own_ns = 0.0
         """Time that sources took for themselves since the last step."""
+        self.slowness = 1.0
+        """How long this machine takes for what the constants in `self_cost` were measured with."""
         self.deep = False
         """Whether this step is recorded module by module."""
+        self.sites = config.level != "light"
+        """Whether collectives are written with call-site and shapes."""
+        self.sample_hz = sample_rate(config)
+        """Stack samples a second; 0: none."""
+        self.governor = Governor(self)
         self.ended = False
         self.sources: list[Source] = []
         self.sources_off: dict[str, str] = {}
@@ -63,6 +74,8 @@ class Agent:
         """Called once the ring is there (threads may start now)."""
         self.on_step: list[Callable[[], None]] = []
         """Called at the end of each step, on the training thread."""
+        self.on_config: list[Callable[[], None]] = []
+        """Called when the configuration has changed."""
         self.ring: Ring | None = None
         self.started_ns = now_ns()
         self.armed_ns = 0
@@ -73,9 +86,11 @@ class Agent:
         self._sites: dict[tuple[CodeType, int], int] = {}
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        os.register_at_fork(before=self._before_fork, after_in_parent=self._after_fork, after_in_child=self._in_child)
+        self._excepthooks: tuple[object, object] = (None, None)
         self.before_fork: list[Callable[[], None]] = []
         self.after_fork: list[Callable[[], None]] = []
+        self.in_child: list[Callable[[], None]] = []
+        os.register_at_fork(before=self._before_fork, after_in_parent=self._after_fork, after_in_child=self._in_child)
 
     # -- names -------------------------------------------------------------------------------------------------
 
@@ -114,6 +129,7 @@ class Agent:
         if self.ring is not None or self.ended:
             return
         self.thread = threading.get_ident()
+        self.slowness = slowness()
         ring = self._make_ring()
         if ring is None:
             self.put = _nothing
@@ -127,6 +143,33 @@ class Agent:
         for call in self.on_open:
             with guard.guard("opening a source"):
                 call()
+
+    def adopt_thread(self) -> bool:
+        """Whether the calling thread is the one that trains; before the first step, one that steps becomes it."""
+        me = threading.get_ident()
+        if me == self.thread:
+            return True
+        if self.step or self.ring is None:
+            return False
+        self.thread = me
+        self.put = self.ring.lane()
+        return True
+
+    def configure(self, config: Config) -> None:
+        """Change what is observed from now on; a stage that is no longer wanted is removed."""
+        self.config = config
+        self.sites = config.level != "light"
+        self.sample_hz = sample_rate(config)
+        self.governor = Governor(self)
+        for source in [s for s in self.sources if s.stage and s.stage not in config.stages]:
+            with guard.guard(f"removing {source.name}"):
+                source.remove()
+            self.sources.remove(source)
+            self.sources_off[source.name] = f"stage {source.stage} is not among the configured ones"
+        for call in self.on_config:
+            with guard.guard("configuring a source"):
+                call()
+        self.describe()
 
     def describe(self) -> None:
         """Write what this process is; called again when rank, group or threads have become known."""
@@ -161,7 +204,8 @@ class Agent:
         """A step of the run is finished: write it, and let sources prepare the next one."""
         begin = self.last_step_end or end_ns
         flags = 1 | self.explicit_steps << 1 | inference << 2
-        self.put(begin, end_ns - begin, Step.code, 0, self.step, self.micro_batches, flags, self.own_ns)
+        self.put(begin, end_ns - begin, Step.code, 0, self.step, self.micro_batches, flags, int(self.own_ns))
+        self.governor.account(end_ns - begin, self.own_ns)
         self.last_step_end = end_ns
         self.own_ns = 0
         self.micro_batches = 0
@@ -188,8 +232,12 @@ class Agent:
         for source in reversed(self.sources):
             with guard.guard(f"removing {source.name}"):
                 source.remove()
-        self.sources.clear()
         self._goodbye()
+        self.sources.clear()
+        atexit.unregister(self._goodbye)
+        ours, previous = self._excepthooks
+        if ours is not None and sys.excepthook is ours:
+            sys.excepthook = previous  # type: ignore[assignment]
         self.put = _nothing
         self.ended = True
 
@@ -204,6 +252,7 @@ class Agent:
             previous(kind, error, trace)  # type: ignore[arg-type]
 
         sys.excepthook = excepthook
+        self._excepthooks = (excepthook, previous)
 
     last_exception = 0
 
@@ -243,12 +292,11 @@ class Agent:
         self.own_ns = 0
         self.started_ns = now_ns()
         self.last_exception = 0
+        self.governor = Governor(self)
+        for call in self.in_child:
+            with guard.guard("starting anew after fork"):
+                call()
 
 
 def _nothing(*_: int) -> None:
     """The put of a process that is not observed."""
-
-
-def thread_cpu_ns() -> int:
-    """CPU time of the calling thread."""
-    return time.thread_time_ns()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic_ns, thread_time_ns
 from typing import Any
@@ -25,7 +26,11 @@ def start(name: str | None = None, config: str | Path | Mapping[str, Any] | None
     """
     base = from_environment()
     settings = _configured(base or Config(), config)
-    if observer.current() is not None:
+    agent = observer.current()
+    if agent is not None:
+        if config is not None:
+            with guard("applying a configuration"):
+                agent.configure(replace(settings, ring_folders=agent.config.ring_folders))
         return standalone.run_folder()
     with guard("starting"):
         if base is None:
@@ -54,7 +59,10 @@ def watch(
         values["modules"] = modules
     agent = _agent()
     if agent is not None:
-        agent.config = with_values(agent.config, values, "rankscope.watch")
+        settings = with_values(agent.config, values, "rankscope.watch")
+        if settings != agent.config:
+            with guard("applying a configuration"):
+                agent.configure(settings)
     else:
         with_values(Config(), values, "rankscope.watch")
     with guard("watching a model"):

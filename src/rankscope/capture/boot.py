@@ -8,7 +8,6 @@ import importlib.util
 import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
-
 from typing import TYPE_CHECKING
 
 from rankscope.base.clock import now_ns
@@ -61,6 +60,14 @@ def after_import(name: str, call: Callable[[], None]) -> None:
         _finder = _AfterImport({})
         sys.meta_path.insert(0, _finder)
     _finder.after[name] = call
+
+
+def disarm() -> None:
+    """Take the import hook away; what waited for a module waits no more."""
+    global _finder
+    if _finder is not None and _finder in sys.meta_path:
+        sys.meta_path.remove(_finder)
+    _finder = None
 
 
 def arm() -> None:

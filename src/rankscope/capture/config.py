@@ -21,12 +21,22 @@ class Config:
 
     ring_folders: tuple[str, ...] = ()
     level: str = "standard"
+    """`light`: steps, phases, batches and collectives (without call-site and shapes). `standard`: also call-sites,
+    20 stack samples a second, and steps 0 to 3, 4, 8, 16, ... module by module. `deep`: every step module by module,
+    40 samples a second, and no budget is enforced."""
     budget: float = 0.01
-    """Share of the step time that observation may take."""
+    """Share of the step time that observation may take; above it the governor lowers the level of detail."""
     stages: tuple[str, ...] = STAGES
     modules: str = ""
     """Glob over module paths that are observed one by one on each step; empty: only on the deep steps."""
     sample_hz: float = 20.0
+
+
+def sample_rate(config: Config) -> float:
+    """Stack samples a second at this level: none at `light`, `sample_hz` at `standard`, twice that at `deep`."""
+    if config.level == "light" or "stacks" not in config.stages:
+        return 0.0
+    return min(200.0, config.sample_hz * (2 if config.level == "deep" else 1))
 
 
 def from_environment(environ: Mapping[str, str] = os.environ) -> Config | None:

@@ -3,41 +3,81 @@
 from __future__ import annotations
 
 import inspect
+import weakref
+from fnmatch import fnmatchcase
 from time import monotonic_ns, thread_time_ns
 from typing import TYPE_CHECKING, Any
 
 from rankscope.base.guard import swallow
+from rankscope.capture.self_cost import WRAPPER_NS
 
 if TYPE_CHECKING:
     from rankscope.capture.agent import Agent
 
 FIRST_STEPS = 3
-EVERY_NS = 10_000_000_000
 SAMPLE = 4096
 
 
 class DeepRecorder:
     """Records one call of a module inside a root module; a step is deep on all ranks or on none.
 
-    Deep are steps 1 to 3 and then steps whose number doubles (4, 8, 16, ...): the same on all ranks without talking.
+    Deep are steps 0 to 3 and then steps whose number doubles (4, 8, 16, ...): the same on all ranks without talking.
+    Modules whose path matches `Config.modules` are recorded on every step.
     """
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
         self._paths: dict[int, int] = {}
+        self._chosen: set[int] = set()
         self._classes: dict[type, int] = {}
         self._children = 0
+        self.on = False
+        """Whether calls of inner modules have to come here at all."""
         agent.on_step.append(self._next_step)
-        agent.deep = agent.config.level != "light"
+        agent.on_config.append(self._configured)
+        self._next_step()
+
+    def remove(self) -> None:
+        """Leave the agent."""
+        self._agent.on_step.remove(self._next_step)
+        self._agent.on_config.remove(self._configured)
+
+    def learn(self, model: Any) -> int:
+        """Take the paths of a model that is called for the first time; the number of modules inside it."""
+        learn_paths(model)
+        glob = self._agent.config.modules
+        count = 0
+        for module in model.modules():
+            count += 1
+            path = _find_path(module)
+            self._paths.pop(id(module), None)
+            if glob and path is not None and fnmatchcase(path, glob):
+                self._chosen.add(id(module))
+            else:
+                self._chosen.discard(id(module))
+        self._next_step()
+        return count - 1
+
+    def _configured(self) -> None:
+        """The glob may have changed: choose anew among all modules that are known."""
+        glob = self._agent.config.modules
+        self._chosen = {id for id, (_, path) in _known_paths.items() if glob and fnmatchcase(path, glob)}
+        self._next_step()
 
     def _next_step(self) -> None:
-        step = self._agent.step
-        level = self._agent.config.level
-        self._agent.deep = level == "deep" or (level == "standard" and (step <= FIRST_STEPS or step & (step - 1) == 0))
+        agent, step = self._agent, self._agent.step
+        level = agent.config.level
+        if level == "standard":
+            agent.deep = (step <= FIRST_STEPS or step & (step - 1) == 0) and not agent.governor.notch
+        else:
+            agent.deep = level == "deep"
+        self.on = agent.deep or (bool(self._chosen) and not agent.governor.notch)
 
     def call(self, original: Any, module: Any, args: Any, kwargs: Any) -> Any:
         """Call `original(module, ...)` and record it."""
         agent = self._agent
+        if not agent.deep and id(module) not in self._chosen:
+            return original(module, *args, **kwargs)
         self._children += 1
         before = self._children
         t0 = monotonic_ns()
@@ -53,7 +93,7 @@ class DeepRecorder:
         try:
             used = thread_time_ns() - cpu
             self._record(module, args, output, t1, t2, used, self._children == before)
-            agent.own_ns += monotonic_ns() - t2
+            agent.own_ns += monotonic_ns() - t2 + WRAPPER_NS * agent.slowness
         except Exception as error:  # noqa: BLE001
             swallow("recording a module", error)
         return output
@@ -62,10 +102,10 @@ class DeepRecorder:
         import torch
 
         agent = self._agent
+        kind = type(module)
         path = self._paths.get(id(module))
         if path is None:
-            path = self._paths[id(module)] = agent.name(self._path(module))
-        kind = type(module)
+            path = self._paths[id(module)] = agent.name(_find_path(module) or kind.__name__)
         class_id = self._classes.get(kind)
         if class_id is None:
             class_id = self._classes[kind] = agent.name(_class_place(kind))
@@ -74,7 +114,7 @@ class DeepRecorder:
         full = autocast and bool(matrices) and _full_precision_product(matrices, args, output)
         flags = full | autocast << 1 | leaf << 2 | class_id << 16
         agent.put(t1, t2 - t1, 6, path, agent.step, sum(p.numel() for p in matrices), cpu, flags)
-        if not leaf:
+        if not leaf or not agent.deep:
             return
         for parameter in matrices:
             self._subnormals(path, parameter, 0)
@@ -95,23 +135,21 @@ class DeepRecorder:
         if count:
             self._agent.put(monotonic_ns(), 0, 8, name, self._agent.step, count, sample.numel(), activation)
 
-    def _path(self, module: Any) -> str:
-        """Dotted path of a module in the model that was called, else its class."""
-        return _find_path(module) or type(module).__name__
 
-
-_known_paths: dict[int, str] = {}
+_known_paths: dict[int, tuple[weakref.ref[Any], str]] = {}
 
 
 def learn_paths(root: Any) -> None:
     """Remember the path of every module in `root`."""
     for name, module in root.named_modules():
-        if name:
-            _known_paths.setdefault(id(module), name.removeprefix("module.").removeprefix("_orig_mod."))
+        path = name.removeprefix("_orig_mod.").removeprefix("module.").removeprefix("_orig_mod.")
+        if path and _find_path(module) is None:
+            _known_paths[id(module)] = (weakref.ref(module), path)
 
 
 def _find_path(module: Any) -> str | None:
-    return _known_paths.get(id(module))
+    known = _known_paths.get(id(module))
+    return known[1] if known is not None and known[0]() is module else None
 
 
 def _class_place(kind: type) -> str:

@@ -42,7 +42,7 @@ def describe_process(agent: Agent) -> Process:
         argv=tuple(sys.argv[:50]),
         cwd=_cwd(),
         parameters=agent.parameters,
-        level=agent.config.level,
+        level=agent.governor.state(),
         sources=tuple(source.name for source in agent.sources),
         sources_off=dict(agent.sources_off),
     )

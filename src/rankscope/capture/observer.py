@@ -6,9 +6,11 @@ import os
 import sys
 
 from rankscope.base.clock import now_ns
+from rankscope.base.guard import guard
 from rankscope.base.plugins import load_all
 from rankscope.capture import boot, callsite, sources
 from rankscope.capture.agent import Agent
+from rankscope.capture.compiled_frames import hide_from_dynamo
 from rankscope.capture.config import Config
 from rankscope.capture.source import Source
 
@@ -37,6 +39,8 @@ def start(config: Config, started_ns: int) -> Agent:
             agent.install(cls())
         else:
             boot.after_import(cls.needs, lambda cls=cls: agent.install(cls()))  # type: ignore[misc]
+    with guard("hiding from torch.compile"):
+        hide_from_dynamo()
     agent.watch_end()
     if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
         # A worker of a launcher: it will train, and its start-up is worth seeing.
@@ -50,3 +54,4 @@ def stop() -> None:
     if _agent is not None:
         _agent.remove()
         _agent = None
+        boot.disarm()

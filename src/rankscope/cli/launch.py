@@ -2,37 +2,61 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
 import rankscope
 from rankscope.base.rundir import (
-    ENV_BUDGET, ENV_CONFIG, ENV_LEVEL, ENV_OFF, ENV_RING_DIR, ENV_RUN_DIR, RunDir,
-)  # fmt: skip
+    ENV_BUDGET,
+    ENV_CONFIG,
+    ENV_LEVEL,
+    ENV_OFF,
+    ENV_RING_DIR,
+    ENV_RUN_DIR,
+    RunDir,
+    ring_folders,
+)
 from rankscope.capture.config import Config
+from rankscope.cli.witness import Witness
 from rankscope.report.report import from_json
 from rankscope.views.terminal import render_alert
 
 MAX_RESTARTS = 3
 DRAIN_S = 60.0
+LOOK_EVERY_S = 1.0
+NOT_FOUND, NOT_EXECUTABLE = 127, 126
+"""What a shell answers where a command cannot be started."""
+
+SITE = str(Path(rankscope.__file__).parent / "capture" / "site")
+
+# The user's working directory is no place to import from: a file of theirs may be called like a module of ours.
+_RECORD = "import sys; sys.path.pop(0); sys.path.append({!r}); from rankscope.cli.main import main; sys.exit(main())"
+
+
+class CannotStart(Exception):
+    """The command cannot be started; `code` is what a shell would exit with."""
+
+    def __init__(self, why: str, code: int) -> None:
+        super().__init__(why)
+        self.code = code
 
 
 def observed_environment(
     environ: Mapping[str, str], run: RunDir, rings: Path | None, config: Config, file: Path | None
 ) -> dict[str, str]:
     """The command's environment: ours in front of its PYTHONPATH, everything else as it was."""
-    site = str(Path(rankscope.__file__).parent / "capture" / "site")
     path = environ.get("PYTHONPATH")
     observed = {
         **environ,
-        "PYTHONPATH": f"{site}{os.pathsep}{path}" if path else site,
+        "PYTHONPATH": f"{SITE}{os.pathsep}{path}" if path else SITE,
         ENV_RUN_DIR: str(run.root),
         ENV_LEVEL: config.level,
         ENV_BUDGET: str(config.budget),
@@ -44,6 +68,19 @@ def observed_environment(
     return observed
 
 
+def start_command(command: Sequence[str], environment: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+    """The command with our standard streams; CannotStart in the words of the system."""
+    try:
+        return subprocess.Popen(command, env=environment)
+    except OSError as error:
+        why = error.strerror or str(error)
+        if error.errno == errno.ENOEXEC:
+            why = "it is neither a program nor a script with a #! line"
+        elif error.errno == errno.ENOENT:
+            why = "the interpreter in its #! line does not exist"
+        raise CannotStart(why, NOT_FOUND if error.errno == errno.ENOENT else NOT_EXECUTABLE) from error
+
+
 class Alerts:
     """New findings of the run that is going on, one line each on stderr."""
 
@@ -52,66 +89,78 @@ class Alerts:
         self._read = 0
 
     def show(self) -> None:
-        try:
-            with self._run.alerts.open(encoding="utf-8") as file:
-                file.seek(self._read)
-                lines = file.readlines()
-                self._read = file.tell()
-        except OSError:
+        with self._run.alerts.open("rb") as file:
+            file.seek(self._read)
+            text = file.read()
+        whole = text[: text.rfind(b"\n") + 1]  # the recorder may be in the middle of a line
+        self._read += len(whole)
+        if not whole:
             return
-        if not lines:
-            return
-        wanted = {json.loads(line)["finding"] for line in lines if line.endswith("\n")}
+        wanted = {json.loads(line)["finding"] for line in whole.splitlines()}
         report = from_json(self._run.report.read_text(encoding="utf-8"), str(self._run.report))
         for finding in report.findings:
             if finding.id in wanted:
-                print(f"rankscope: {render_alert(finding)}", file=sys.stderr)
+                print(render_alert(finding, 100), file=sys.stderr)
 
 
 class Launch:
     """Runs the command to its end, whatever happens to the recorder."""
 
-    def __init__(self, run: RunDir, command: Sequence[str], environment: dict[str, str]) -> None:
+    def __init__(self, run: RunDir | None, command: Sequence[str], environment: dict[str, str]) -> None:
+        """Without a run the command is only started and waited for."""
         self._run = run
         self._command = command
         self._environment = environment
         self._recorder: subprocess.Popen[bytes] | None = None
         self._child: subprocess.Popen[bytes] | None = None
+        self._witness = Witness(command, SITE, ring_folders(run)) if run else None
         self.recorder_restarts = 0
         self.exit_code: int | None = None
         """As Python counts: negative for a signal."""
 
-    def run(self, alerts: Alerts) -> int:
-        """Start both, wait, end the recorder; the exit code a shell would give (128 + signal)."""
-        self._start_recorder()
+    @property
+    def reason(self) -> str:
+        """Why no process was observed, if none was."""
+        return self._witness.reason() if self._witness else ""
+
+    def run(self, alerts: Alerts | None = None) -> int:
+        """Start both, wait, end the recorder; the exit code a shell would give (128 + signal). Raises CannotStart."""
         handlers = {number: signal.signal(number, self._forward) for number in (signal.SIGTERM, signal.SIGHUP)}
-        handlers[signal.SIGINT] = signal.signal(signal.SIGINT, _leave_to_child)
+        handlers[signal.SIGINT] = signal.signal(signal.SIGINT, self._interrupted)
         try:
-            self._child = subprocess.Popen(self._command, env=self._environment)
+            self._child = start_command(self._command, self._environment)
+            self._start_recorder()
             next_look = 0.0
             while True:
                 try:
-                    self.exit_code = self._child.wait(0.2)
+                    self.exit_code = self._child.wait(0.1)
                     break
                 except subprocess.TimeoutExpired:
                     pass
+                if self._witness is not None:
+                    self._witness.look(self._child.pid)
                 if time.monotonic() >= next_look:
-                    next_look = time.monotonic() + 1.0
+                    next_look = time.monotonic() + LOOK_EVERY_S
                     self._watch_recorder()
-                    _quietly(alerts.show)
+                    if alerts is not None:
+                        _quietly(alerts.show)
         finally:
             self._end_recorder()
             for number, handler in handlers.items():
                 signal.signal(number, handler)
-        _quietly(alerts.show)
+        if alerts is not None:
+            _quietly(alerts.show)
         return 128 - self.exit_code if self.exit_code < 0 else self.exit_code
 
     def _start_recorder(self) -> None:
+        if self._run is None:
+            return
         environment = {**os.environ, ENV_OFF: "1"}
+        program = _RECORD.format(str(Path(rankscope.__file__).parents[1]))
         try:
             with self._run.recorder_log.open("ab") as log:
                 self._recorder = subprocess.Popen(
-                    [sys.executable, "-m", "rankscope", "record", str(self._run.root), "--supervised"],
+                    [sys.executable, "-c", program, "record", str(self._run.root), "--supervised"],
                     stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment, start_new_session=True,
                 )  # fmt: skip
         except OSError as error:
@@ -119,9 +168,7 @@ class Launch:
 
     def _watch_recorder(self) -> None:
         """Start the recorder again where something ended it: what it had not kept is still in the rings."""
-        if self._recorder is None or self._recorder.poll() is None:
-            return
-        if self.recorder_restarts >= MAX_RESTARTS:
+        if self._recorder is None or self._recorder.poll() is None or self.recorder_restarts >= MAX_RESTARTS:
             return
         self.recorder_restarts += 1
         self._close_pipe()
@@ -154,13 +201,28 @@ class Launch:
         if self._child is not None and self._child.poll() is None:
             self._child.send_signal(number)
 
+    def _interrupted(self, number: int, frame: FrameType | None) -> None:
+        """Ctrl-C reaches the command by itself, from the terminal that we share; we stay for the report."""
+        if not _in_foreground():
+            self._forward(number, frame)
 
-def _leave_to_child(number: int, frame: FrameType | None) -> None:
-    """Ctrl-C reaches the command by itself (same terminal); we stay for the report."""
 
-
-def _quietly(call: object) -> None:
+def _in_foreground() -> bool:
+    """Whether a terminal sends Ctrl-C to our process group, which is the command's too."""
     try:
-        call()  # type: ignore[operator]
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)
+
+
+def _quietly(call: Callable[[], object]) -> None:
+    try:
+        call()
     except (OSError, ValueError, KeyError):
         return

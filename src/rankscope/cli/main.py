@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import rankscope
 from rankscope.base.errors import UserError
@@ -19,6 +19,8 @@ class _Parser(argparse.ArgumentParser):
     """Bad arguments end with one line and exit code 2."""
 
     def error(self, message: str) -> NoReturn:
+        # argparse lists every command here, the internal ones too.
+        message = message.partition(" (choose from")[0] if message.startswith("argument COMMAND") else message
         self.exit(2, f"rankscope: {message} (see `{self.prog} --help`)\n")
 
 
@@ -33,10 +35,10 @@ def make_parser() -> argparse.ArgumentParser:
     words = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
     for cls in load_all(commands, Command):
         first_line = (cls.__doc__ or "").splitlines()[0]
-        shown = {} if cls.internal else {"help": first_line}
-        own = words.add_parser(
-            cls.name, description=first_line, epilog=f"example: {cls.example}", allow_abbrev=False, **shown
-        )
+        about: dict[str, Any] = {"description": first_line, "epilog": f"example: {cls.example}", "allow_abbrev": False}
+        if not cls.internal:
+            about["help"] = first_line
+        own = words.add_parser(cls.name, **about)
         command = cls()
         command.add_arguments(own)
         own.set_defaults(run_command=command.run)

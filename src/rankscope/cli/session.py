@@ -5,32 +5,57 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
+
 from rankscope.analysis.facts import Facts
-from rankscope.analysis.tables import load
+from rankscope.analysis.tables import ROW_DTYPE, load
+from rankscope.base.errors import UserError
 from rankscope.base.manifest import Manifest, read_manifest
 from rankscope.base.rundir import RunDir, ring_folders
 from rankscope.collector.collector import Collector
 from rankscope.recorder.recorder import Recorder
+from rankscope.recorder.source_files import keep_sources
 from rankscope.report.build import build_report
 from rankscope.report.build_details import build_details
 from rankscope.report.details import Details, details_to_json
 from rankscope.report.report import Report, to_json
+from rankscope.store.lock import holder
 from rankscope.store.open import open_store
 from rankscope.store.sql_store import SqlStore
-from rankscope.store.store import Store
+from rankscope.store.store import Store, StoreError
+from rankscope.wire.frame import FrameError
 from rankscope.wire.spool import Spool
 
+WAIT_FOR_STORE_S = 20.0
+"""A recorder that is just being started again, or another `rankscope diagnose`, lets go of the store by then."""
+ROOM_BYTES = 64 << 20
+"""What an analysis may need on the disk of the run's folder."""
 
-def analyse(run: RunDir) -> tuple[Report, Details]:
-    """The report of a run whose recorder has ended, however it ended: what was left behind is collected first."""
-    manifest = read_manifest(run.root)
-    with _writable(run) as folder, opened(folder) as store:
-        collect_rest(folder, store)
-        return report_of(store, manifest, folder)
+
+def analyse(run: RunDir, manifest: Manifest | None = None) -> tuple[Report, Details]:
+    """The report of a run whose recorder has ended, however it ended: what was left behind is collected first.
+
+    `manifest`: where it is newer than the one in the folder, which a full disk did not take.
+    """
+    manifest = manifest or read_manifest(run.root)
+    if not _has_room(run.root):
+        with _copied(run) as copy:
+            return _analyse(copy, manifest, keep_rings=True)
+    return _analyse(run, manifest, keep_rings=False)
+
+
+def _analyse(run: RunDir, manifest: Manifest, *, keep_rings: bool) -> tuple[Report, Details]:
+    try:
+        with open_when_free(run) as store:
+            collect_rest(run, store, keep_rings=keep_rings)
+            return report_of(store, manifest, run)
+    except StoreError as error:
+        raise UserError(f"{run.store}: cannot be read ({str(error).splitlines()[0][:200]})") from error
 
 
 def report_of(store: Store, manifest: Manifest, run: RunDir) -> tuple[Report, Details]:
@@ -40,30 +65,49 @@ def report_of(store: Store, manifest: Manifest, run: RunDir) -> tuple[Report, De
     return report, build_details(facts, report, run.sources)
 
 
-@contextmanager
-def opened(run: RunDir) -> Iterator[SqlStore]:
-    """The run's store, migrated, closed at the end."""
-    with open_store(run.store) as store:
+def open_when_free(run: RunDir) -> SqlStore:
+    """The run's store, migrated. Waits a while for another process that has it open."""
+    deadline = time.monotonic() + WAIT_FOR_STORE_S
+    while holder(run.store) is not None and time.monotonic() < deadline:
+        time.sleep(0.1)
+    store = open_store(run.store)
+    try:
         store.migrate()
-        yield store
+    except BaseException:
+        store.close()
+        raise
+    return store
 
 
-def collect_rest(run: RunDir, store: Store) -> None:
+def collect_rest(run: RunDir, store: SqlStore, *, keep_rings: bool = False) -> None:
     """Take what a killed recorder left: frames in the spool, records in rings."""
     spool = Spool(run.spool)
     collector = Collector(store)
     collector.drain(spool)
     if any(any(folder.glob("*.ring")) for folder in ring_folders(run) if folder.is_dir()):
-        recorder = Recorder(ring_folders(run), spool, resume=acknowledged(store))
-        recorder.finish()
+        recorder = Recorder(ring_folders(run), spool, resume=resume_points(store, spool))
+        recorder.finish(keep_rings=keep_rings)
         collector.drain(spool)
+    if not run.sources.is_dir():
+        keep_sources(run.sources, store.query("SELECT DISTINCT text FROM payloads WHERE kind = 1"))
 
 
-def acknowledged(store: Store) -> dict[tuple[int, int], int]:
-    """(process, lane) -> the last commit number that the store holds."""
-    table = store.query("SELECT process, lane, max(commit) AS last FROM slots GROUP BY process, lane")
-    columns = [table.column(name).to_pylist() for name in ("process", "lane", "last")]
-    return {(process, lane): last for process, lane, last in zip(*columns, strict=True)}
+def resume_points(store: Store | None, spool: Spool) -> dict[tuple[int, int], int]:
+    """(process, lane) -> the last commit number that store or spool hold: whatever follows is still to be read."""
+    points: dict[tuple[int, int], int] = {}
+    if store is not None:
+        table = store.query("SELECT process, lane, max(commit) AS last FROM slots GROUP BY process, lane")
+        columns = [table.column(name).to_pylist() for name in ("process", "lane", "last")]
+        points = {(process, lane): last for process, lane, last in zip(*columns, strict=True)}
+    for number, _ in spool.pending():
+        try:
+            rows = np.frombuffer(spool.load(number).rows, ROW_DTYPE)
+        except FrameError:
+            continue
+        for process, lane in np.unique(rows[["process", "lane"]]).tolist():
+            mine = rows["commit"][(rows["process"] == process) & (rows["lane"] == lane)]
+            points[process, lane] = max(points.get((process, lane), 0), int(mine.max()))
+    return points
 
 
 def save(run: RunDir, report: Report, details: Details) -> None:
@@ -83,15 +127,24 @@ def write_text(path: Path, text: str) -> None:
         raise
 
 
+def _has_room(folder: Path) -> bool:
+    """Whether an analysis can work in a folder: it may be written to and its disk is not full."""
+    try:
+        room = os.statvfs(folder)
+    except OSError:
+        return False
+    return bool(os.access(folder, os.W_OK)) and room.f_bavail * room.f_frsize > ROOM_BYTES
+
+
 @contextmanager
-def _writable(run: RunDir) -> Iterator[RunDir]:
-    """The run's folder, or a copy of it where it must not be written to."""
-    if os.access(run.root, os.W_OK):
-        yield run
-        return
+def _copied(run: RunDir) -> Iterator[RunDir]:
+    """A copy of the run's folder that may be written to; the original stays as it is."""
     with tempfile.TemporaryDirectory(prefix="rankscope-") as folder:
         copy = Path(folder) / run.root.name
-        shutil.copytree(run.root, copy)
+        try:
+            shutil.copytree(run.root, copy)
+        except (OSError, shutil.Error) as error:
+            raise UserError(f"{run.root}: has no room and cannot be copied to {folder}; free some space") from error
         for path in [copy, *copy.rglob("*")]:
             path.chmod(0o700 if path.is_dir() else 0o600)
         yield RunDir(copy)

@@ -20,6 +20,7 @@ from rankscope.records.slot import ROW_FIELDS, SLOT_FIELDS
 from rankscope.recorder import counters
 from rankscope.recorder.own_records import OwnRecords
 from rankscope.recorder.ring_reader import NotARing, RingReader
+from rankscope.recorder.sockets import Sockets
 from rankscope.wire.frame import Frame
 from rankscope.wire.spool import Spool, SpoolFull
 
@@ -71,6 +72,7 @@ class Recorder:
         self._payloads: list[Payload] = []
         self._next_count = self._next_others = self._next_flush = 0
         self._others: dict[int, int] = {}
+        self._sockets = Sockets()
         self.lost = 0
         """Records known to be lost so far."""
         description = Process(
@@ -171,6 +173,8 @@ class Recorder:
                 watched.payloads_dropped = dropped
         if not observed:
             return
+        for pid, queued in self._sockets.queues(self._ranks()).items():
+            self._own.add(Counter.code, "send_queue_bytes", now, queued, pid)
         for name, value, of in counters.machine_counters():
             self._own.add(Counter.code, name, now, value, of)
         for name, value, of in counters.process_counters(os.getpid()):
@@ -181,6 +185,10 @@ class Recorder:
             busy, self._others = counters.other_processes(observed | {os.getpid()}, self._others)
             for process in busy:
                 self._own.add(Counter.code, f"other:{process.name}", now, process.cpu_ns, process.pid)
+
+    def _ranks(self) -> list[int]:
+        """pids of the training processes that still run."""
+        return [w.reader.pid for w in self._rings.values() if not w.ended and w.role == "rank"]
 
     # -- out ---------------------------------------------------------------------------------------------------
 
@@ -218,11 +226,13 @@ class Recorder:
             return
         self._held, self._held_rows, self._payloads = [], 0, []
 
-    def finish(self) -> bool:
+    def finish(self, *, keep_rings: bool = False) -> bool:
         """Read the rest and remove the rings of processes that have ended; False where something could not be kept."""
         self.tick()
         self.flush()
         kept = not self._held
+        if keep_rings:
+            return kept
         for path, watched in self._rings.items():
             if watched.ended and kept and not watched.closed:
                 watched.closed = True

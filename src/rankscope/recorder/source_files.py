@@ -6,6 +6,9 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+import rankscope
+
+OWN = str(Path(rankscope.__file__).parent)
 MAX_FILES = 200
 MAX_BYTES = 1 << 20
 
@@ -15,7 +18,7 @@ def keep_sources(folder: Path, places: Any) -> int:
     files: set[str] = set()
     for text in places.column(0).to_pylist():
         file = text.rpartition(":")[0].rpartition(":")[0]
-        if file.endswith(".py") and "site-packages" not in file and "/lib/python" not in file:
+        if file.endswith(".py") and not any(part in file for part in ("site-packages", "/lib/python", OWN)):
             files.add(file)
     kept = 0
     for file in sorted(files)[:MAX_FILES]:

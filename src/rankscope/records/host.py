@@ -39,7 +39,8 @@ class StackSample(Record):
     phase: str = field("name", "", "innermost phase at that moment", is_name=True, bits=16)
     stack: int = field("a", "", "id of the stack in the process's payloads")
     cpu_ns: int = field("b", "ns", "CPU time the main thread had used by then")
-    late_ns: int = field("c", "ns", "how much later than planned the sample was taken")
+    late_ns: int = field("c", "ns", "how much later than planned the sample was taken", bits=48)
+    state: int = field("c", "", "the kernel's letter for the thread's state (R, S, D, T); 0: not known", shift=48, bits=8)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,16 +6,29 @@ import hashlib
 
 import numpy as np
 
+from rankscope.analysis.clock_check import check_clock
 from rankscope.analysis.engine import Examination, examine
 from rankscope.analysis.facts import Facts
+from rankscope.analysis.overhead import measure_overhead
+from rankscope.analysis.slowdown import slowdown
 from rankscope.base.manifest import Manifest
 from rankscope.records.host import Goodbye
-from rankscope.analysis.overhead import measure_overhead
-from rankscope.analysis.clock_check import check_clock
-from rankscope.analysis.slowdown import slowdown
 from rankscope.report.report import (
-    BudgetLine, Clock, Exit, Lost, NotExamined, Overhead, Report, Run, Step, WhatIf, verdict_of,
-)  # fmt: skip
+    BudgetLine,
+    Clock,
+    Exit,
+    Lost,
+    NotExamined,
+    Overhead,
+    Report,
+    Run,
+    Step,
+    WhatIf,
+    verdict_of,
+)
+
+STEP_TIME = "step-time"
+"""Stands in `not_examined` where a run has too few steps for any share of a step."""
 
 
 def build_report(facts: Facts, manifest: Manifest) -> Report:
@@ -64,9 +77,12 @@ def _fingerprint(facts: Facts, manifest: Manifest) -> str:
     """The same for runs that can be compared: command, size of the job and model, versions."""
     first = facts.ranks[0].process if facts.ranks else None
     parts = [
-        " ".join(manifest.command), str(facts.world_size), str(manifest.cpus),
-        str(first.parameters if first else 0), first.torch_version if first else "",
-    ]  # fmt: skip
+        " ".join(manifest.command),
+        str(facts.world_size),
+        str(manifest.cpus),
+        str(first.parameters if first else 0),
+        first.torch_version if first else "",
+    ]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
@@ -86,7 +102,7 @@ def _exits(facts: Facts, manifest: Manifest) -> tuple[Exit, ...]:
 
 
 def _step(facts: Facts) -> Step:
-    if not len(facts.steps) or facts.span_ns <= 0:
+    if not facts.ranks or not len(facts.steps) or facts.span_ns <= 0:
         return Step()
     steps = len(facts.steps)
     lines = [
@@ -110,7 +126,20 @@ def _whatif(facts: Facts) -> WhatIf:
 
 
 def _not_examined(facts: Facts, manifest: Manifest, examination: Examination) -> tuple[NotExamined, ...]:
-    return tuple(NotExamined(x.detector, x.needs, x.why) for x in examination.not_examined)
+    missing = [NotExamined(x.detector, x.needs, x.why) for x in examination.not_examined]
+    if not facts.enough:
+        missing.insert(0, NotExamined(STEP_TIME, "finished steps", _why_no_steps(facts, manifest)))
+    return tuple(missing)
+
+
+def _why_no_steps(facts: Facts, manifest: Manifest) -> str:
+    """Why there is no step time to speak of; without it the reader knows only that there is none."""
+    if not facts.ranks:
+        return manifest.unobserved or "no process of the run was observed"
+    steps = facts.all_steps
+    if not steps:
+        return "no rank finished a step: no optimizer stepped and no model was called"
+    return f"only {steps} {'step was' if steps == 1 else 'steps were'} finished by all ranks"
 
 
 def _clock(facts: Facts) -> Clock:

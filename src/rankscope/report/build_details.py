@@ -8,9 +8,16 @@ import numpy as np
 
 from rankscope.analysis.facts import Facts
 from rankscope.report.details import (
-    Details, Marker, Snippet, StepTimeline, TimelineSpan, heat_of, step_times_of,
-)  # fmt: skip
+    Details,
+    Marker,
+    Snippet,
+    StepTimeline,
+    TimelineSpan,
+    heat_of,
+    step_times_of,
+)
 from rankscope.report.report import Report
+from rankscope.report.source_lines import read_source
 
 CONTEXT_LINES = 4
 MAX_SPANS = 3000
@@ -19,7 +26,7 @@ MAX_SPANS = 3000
 def build_details(facts: Facts, report: Report, sources: Path) -> Details:
     """All drawings that the run's facts allow. `sources`: the folder with the copies of source files."""
     quoted = _sources(report, sources)
-    if not len(facts.steps):
+    if not facts.ranks or not len(facts.steps):
         return Details(sources=quoted)
     order = np.argsort(facts.step_ns)
     slowest, typical = int(order[-1]), int(order[len(order) // 2])
@@ -86,8 +93,6 @@ def _name(facts: Facts, position: int, at: int) -> str:
 
 
 def _sources(report: Report, folder: Path) -> dict[str, tuple[Snippet, ...]]:
-    from rankscope.report.source_lines import read_source
-
     snippets: dict[str, list[Snippet]] = {}
     for finding in report.findings:
         if finding.location is None:

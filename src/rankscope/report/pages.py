@@ -17,8 +17,17 @@ def cause_page(code: str) -> str:
 
 
 def format_page(cause: Cause, body: str | None) -> str:
-    """Code, kind and meaning, then `body` (the docstring of the detector that finds it) as it is written."""
+    """Code, kind and meaning, then `body` (the docstring of the detector that finds it), no line wider than 100."""
     parts = [f"{cause.code}  ({cause.kind})", textwrap.fill(cause.meaning, WIDTH)]
     if body and body.strip():
-        parts.append(inspect.cleandoc(body))
+        parts += [_fitted(paragraph) for paragraph in inspect.cleandoc(body).split("\n\n")]
     return "\n\n".join(parts) + "\n"
+
+
+def _fitted(paragraph: str) -> str:
+    """Running text is filled anew where a line is too long; lists, tables and code are left as they are."""
+    lines = paragraph.splitlines()
+    if all(len(line) <= WIDTH for line in lines) or any(line.startswith((" ", "- ", "* ", "|", "```")) for line in lines):
+        return paragraph
+    heading = [lines.pop(0)] if lines[0].startswith("#") else []
+    return "\n".join([*heading, textwrap.fill(" ".join(lines), WIDTH)])

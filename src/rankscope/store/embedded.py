@@ -49,7 +49,9 @@ class EmbeddedStore(SqlStore):
         self._folder_lock = FolderLock(self.folder)
         self._inserting = threading.Lock()
         try:
-            self._session = self._open_session()
+            self._session: Any = self._open_session()
+            # Its own: while an insert streams, its session answers no query.
+            self._insert_session: Any = self._open_session()
         except BaseException:
             self._folder_lock.release()
             raise
@@ -75,8 +77,9 @@ class EmbeddedStore(SqlStore):
     def close(self) -> None:
         if self._session is None:
             return
+        self._insert_session.close()
         self._session.close()
-        self._session = None
+        self._session = self._insert_session = None
         EmbeddedStore.open_folder = None
         self._folder_lock.release()
 
@@ -92,9 +95,10 @@ class EmbeddedStore(SqlStore):
         self._run(sql, "Null", {})
 
     def _insert(self, table: str, row_binary: bytes) -> None:
+        self._opened()
         with self._inserting:
             try:
-                inserter = self._opened().send_insert(f"INSERT INTO {table}", "RowBinary")
+                inserter = self._insert_session.send_insert(f"INSERT INTO {table}", "RowBinary")
                 inserter.append(row_binary)
                 inserter.finish()
             except RuntimeError as error:

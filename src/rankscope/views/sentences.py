@@ -169,6 +169,9 @@ def why_not_examined(report: Report) -> str:
     """Why there is no verdict, in one line."""
     if report.files and not any(file.used for file in report.files):
         return f"none of {counted(len(report.files), 'file')} could be used"
+    reason = next((one.why for one in report.not_examined if one.detector == "step-time"), None)
+    if reason is not None:
+        return reason
     if not report.step.steps and not report.traces:
         return "no finished step was recorded"
     checks = report.not_examined
@@ -187,6 +190,8 @@ def advice_when_not_examined(report: Report) -> tuple[str, ...]:
             "add the files of the other ranks, or of the kinds that are needed (below)",
             "or run it under observation, which records all of them: `rankscope run -- COMMAND`",
         )
+    if report.run.world_size is None:
+        return ()  # nothing was observed, and why says how to change that
     return ("let the run make more steps, at least 20, under `rankscope run -- COMMAND`",)
 
 

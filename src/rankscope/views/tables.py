@@ -30,6 +30,8 @@ class RunRow:
     median_ms: float | None
     verdict: Verdict | None
     cause: str | None
+    note: str = ""
+    """What to show in place of a verdict that there is none of."""
 
 
 def run_row(report: Report) -> RunRow:
@@ -61,7 +63,7 @@ def render_runs(rows: Iterable[RunRow], width: int = 100, color: bool = False) -
                 "-" if row.duration_s is None else time_text(row.duration_s * 1e3),
                 _or_dash(row.world_size),
                 "-" if row.median_ms is None else time_text(row.median_ms),
-                f"{row.verdict or 'no report'}{f': {row.cause}' if row.cause else ''}",
+                f"{row.verdict or row.note or 'no report'}{f': {row.cause}' if row.cause else ''}",
             ]
         )
     if len(cells) == 1:
@@ -81,7 +83,7 @@ def render_compare(a: Report, b: Report, width: int = 100, color: bool = False) 
     noise = noise_ms(a.step, b.step)
     cells.append(_compared("step, median", a.step.median_ms, b.step.median_ms, noise))
     cells.append(_compared("step, p95", a.step.p95_ms, b.step.p95_ms, None, judge=False))
-    phases_a, phases_b = _phases(a.step), _phases(b.step)
+    phases_a, phases_b = phase_ms(a.step), phase_ms(b.step)
     order = sorted(phases_a | phases_b, key=lambda phase: -max(phases_a.get(phase, 0.0), phases_b.get(phase, 0.0)))
     for phase in order:
         # A phase is absent from an exact budget only where nothing was charged to it; without a budget it is unknown.
@@ -129,7 +131,8 @@ def _noise_note(noise: float | None) -> str:
     return f"inside noise: up to {time_text(noise)}, from the spread of the steps of both runs"
 
 
-def _phases(step: Step) -> dict[str, float]:
+def phase_ms(step: Step) -> dict[str, float]:
+    """What the mean step spends in each phase, over all ranks."""
     phases: dict[str, float] = {}
     for line in step.budget:
         phases[line.phase] = phases.get(line.phase, 0.0) + line.ms

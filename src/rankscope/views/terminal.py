@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from rich.cells import cell_len
@@ -38,6 +39,8 @@ __all__ = ["RunRow", "print_report", "render", "render_alert", "render_compare",
 MIN_WIDTH = 60
 MAX_BUDGET_LINES = 12
 MAX_NOT_EXAMINED = 8
+MANY = 3
+"""Checks with the same reason: more of them share a line."""
 LABEL = 10
 
 STYLES = {
@@ -314,11 +317,15 @@ def _not_examined(report: Report, width: int) -> Iterator[Text]:
     if not report.not_examined:
         return
     yield _rule(f"Not examined: {counted(len(report.not_examined), 'check')}", width)
-    name_width = min(32, max(cell_len(clean(one.detector)) for one in report.not_examined) + 2)
-    for one in report.not_examined[:MAX_NOT_EXAMINED]:
-        text = f"needs {one.needs}: {one.why}" if one.needs else one.why
-        yield from field(one.detector, text, indent=2, label_width=name_width, width=width)
-    yield from _more(len(report.not_examined) - MAX_NOT_EXAMINED, "checks", width)
+    common, count = Counter(one.why for one in report.not_examined).most_common(1)[0]
+    alone = [one for one in report.not_examined if count <= MANY or one.why != common]
+    rows = [(one.detector, f"needs {one.needs}: {one.why}" if one.needs else one.why) for one in alone]
+    if count > MANY:
+        rows.append((f"{count} {'others' if alone else 'checks'}", common))
+    name_width = min(32, max(cell_len(clean(name)) for name, _ in rows) + 2)
+    for name, text in rows[:MAX_NOT_EXAMINED]:
+        yield from field(name, text, indent=2, label_width=name_width, width=width)
+    yield from _more(len(rows) - MAX_NOT_EXAMINED, "checks", width)
 
 
 def _more(count: int, noun: str, width: int) -> Iterator[Text]:

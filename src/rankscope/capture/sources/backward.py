@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rankscope.base.guard import swallow
 from rankscope.capture.patches import Patches
+from rankscope.capture.self_cost import WRAPPER_NS
 from rankscope.capture.source import Source
 from rankscope.records.training import Backward as BackwardRecord
 
@@ -46,7 +47,11 @@ def _timed(original: Any, agent: Agent, phase: int, is_compiling: Any) -> Any:
         before, agent.phase = agent.phase, phase
         agent.in_backward = True
         agent.backward_collectives = agent.backward_last_enter = 0
-        site = agent.site()
+        try:
+            site = agent.backward_site = agent.site()
+        except Exception as error:  # noqa: BLE001
+            swallow("finding a backward's call-site", error)
+            site = 0
         cpu = thread_time_ns()
         t1 = monotonic_ns()
         try:
@@ -61,7 +66,7 @@ def _timed(original: Any, agent: Agent, phase: int, is_compiling: Any) -> Any:
                 agent.put(
                     t1, t2 - t1, 3, site, agent.step, agent.backward_last_enter, used, agent.backward_collectives
                 )
-                agent.own_ns += t1 - t0 + monotonic_ns() - t2
+                agent.own_ns += t1 - t0 + monotonic_ns() - t2 + WRAPPER_NS * agent.slowness
             except Exception as error:  # noqa: BLE001
                 swallow("recording a backward", error)
 

@@ -41,9 +41,11 @@ class Calls(Source):
         original = getattr(owner, function)
         name = agent.name(f"{owner.__name__}.{function}")
 
+        is_compiling = sys.modules["torch"].compiler.is_compiling
+
         @wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:
-            if not agent.ended and agent.ring is not None and agent.thread == get_ident():
+            if not is_compiling() and not agent.ended and agent.ring is not None and agent.thread == get_ident():
                 try:
                     agent.put(monotonic_ns(), 0, 9, name, agent.step, agent.site(), 1, 0)
                 except Exception as error:  # noqa: BLE001

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import sys
 from functools import wraps
+from sys import _getframe
 from threading import get_ident
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
 from rankscope.base.guard import guard, swallow
+from rankscope.capture.boot import after_import
+from rankscope.capture.callsite import describe, is_library, user_frame
 from rankscope.capture.patches import Patches
+from rankscope.capture.self_cost import KERNEL_NS, WRAPPER_NS
 from rankscope.capture.source import Source
 from rankscope.records.collective import Collective, CommunicationCode, CommunicationWait
 
 if TYPE_CHECKING:
     from rankscope.capture.agent import Agent
 
-SEQUENCE_MASK = (1 << 48) - 1
+FUNCTIONAL = "torch.distributed._functional_collectives"
+TWO_SIDED = ("send", "recv_", "recv_any_source_")
 
 
 class Collectives(Source):
@@ -38,22 +43,31 @@ class Collectives(Source):
             raise RuntimeError("torch was built without torch.distributed")
         self._agent = agent
         self._patches = Patches()
-        self._sequences: dict[int, int] = {}
-        self._last = 0
         self._default = agent.name("group:default")
-        self._shapes: dict[Any, int] = {}
-        self._world: Any = None
+        self._shapes: dict[Any, tuple[int, int, int]] = {}
+        self._groups: dict[str, int] = {}
+        self._world = sys.modules["torch.distributed.distributed_c10d"]._world
+        self._unbox = torch._C._distributed_c10d.ProcessGroup.unbox
+        self._tensor = torch.Tensor
+        self._forget()
+        agent.in_child.append(self._forget)
         key = torch._C.DispatchKeySet(torch._C.DispatchKey.BackendSelect)
         self._library: Any = torch.library.Library("c10d", "IMPL")
         for full_name in torch._C._dispatch_get_all_op_names():
-            if full_name.startswith("c10d::"):
-                short = full_name[6:]
+            short = full_name.removeprefix("c10d::")
+            if short != full_name and short != "check_for_nan":
                 operation = getattr(getattr(torch.ops.c10d, short), "default", None)
                 if operation is not None:
                     with guard(f"observing {full_name}"):
-                        self._library.impl(short, self._kernel(operation, short, key), "BackendSelect", with_keyset=True)
+                        kernel = self._two_sided(operation, short, key) if short in TWO_SIDED else None
+                        kernel = kernel or self._kernel(operation, short, key)
+                        self._library.impl(short, kernel, "BackendSelect", with_keyset=True)
         self._watch_waits()
         self._watch_groups()
+
+    def _forget(self) -> None:
+        self._sequences: dict[int, int] = {}
+        self._last = self._last_site = 0
 
     def remove(self) -> None:
         self._patches.undo()
@@ -62,83 +76,134 @@ class Collectives(Source):
     def _kernel(self, operation: Any, short: str, key: Any) -> Any:
         agent = self._agent
         name = agent.name(short.rstrip("_"))
-        redispatch = operation.redispatch
-        two_sided = short in ("send", "recv_", "recv_any_source_")
+        redispatch = operation._handle.redispatch_boxed
+        describe = self._describe
 
-        def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        def kernel(keyset: Any, *args: Any) -> Any:
             if agent.ended:
-                return redispatch(keyset - key, *args, **kwargs)
+                return redispatch(keyset - key, *args)
             t0 = monotonic_ns()
+            mine = agent.thread == get_ident()
             try:
                 if agent.ring is None:
                     agent.open()
-                mine = agent.thread == get_ident()
-                a, size, c = self._describe(args, two_sided)
-                if mine and agent.in_backward:
-                    agent.backward_collectives += 1
+                a, size, c = describe(self._group(args), args, 0)
             except Exception as error:  # noqa: BLE001
                 swallow("describing a collective", error)
-                mine, a, size, c = True, 0, 0, 0
+                a = size = c = 0
             t1 = monotonic_ns()
-            if mine and agent.in_backward:
+            if agent.in_backward:
                 agent.backward_last_enter = t1
-            result = redispatch(keyset - key, *args, **kwargs)
+            result = redispatch(keyset - key, *args)
             t2 = monotonic_ns()
             try:
-                self._last = a
                 put = agent.put if mine else agent.thread_put()
                 put(t1, t2 - t1, 30, name, agent.step, a, size, c)
                 if mine:
-                    agent.own_ns += t1 - t0 + monotonic_ns() - t2
+                    agent.own_ns += t1 - t0 + monotonic_ns() - t2 + KERNEL_NS * agent.slowness
             except Exception as error:  # noqa: BLE001
                 swallow("recording a collective", error)
             return result
 
         return kernel
 
-    def _describe(self, args: Any, two_sided: bool) -> tuple[int, int, int]:
+    def _two_sided(self, operation: Any, short: str, key: Any) -> Any:
+        """The kernel of send and recv: counted for each pair and direction, because other ranks know nothing of them."""
         agent = self._agent
-        group = self._group(args)
+        name = agent.name(short.rstrip("_"))
+        redispatch = operation._handle.redispatch_boxed
+
+        def kernel(keyset: Any, *args: Any) -> Any:
+            if agent.ended:
+                return redispatch(keyset - key, *args)
+            try:
+                if agent.ring is None:
+                    agent.open()
+                a, size, c = self._describe(self._pair(short, args), args, 1)
+            except Exception as error:  # noqa: BLE001
+                swallow("describing a send or receive", error)
+                a = size = c = 0
+            t1 = monotonic_ns()
+            result = redispatch(keyset - key, *args)
+            t2 = monotonic_ns()
+            try:
+                put = agent.put if agent.thread == get_ident() else agent.thread_put()
+                put(t1, t2 - t1, 30, name, agent.step, a, size, c)
+                agent.own_ns += monotonic_ns() - t2 + 2 * KERNEL_NS * agent.slowness
+            except Exception as error:  # noqa: BLE001
+                swallow("recording a send or receive", error)
+            return result
+
+        return kernel
+
+    def _describe(self, group: int, args: Any, two_sided: int) -> tuple[int, int, int]:
+        """The three words of a record. A group's operations are counted by each rank in the same order."""
+        agent = self._agent
         sequence = self._sequences[group] = self._sequences.get(group, -1) + 1
-        size = elements = 0
-        shape_key = []
-        for tensor in _tensors(args):
-            count = tensor.numel()
-            elements += count
-            size += count * tensor.element_size()
-            shape_key.append((tensor.dtype, tensor.shape))
-        shape = self._shapes.get(key := tuple(shape_key[:8]))
-        if shape is None:
-            text = " ".join(f"{str(dtype).removeprefix('torch.')}{list(dims)}" for dtype, dims in key)
-            shape = self._shapes[key] = agent.name(text or "()")
-        site = agent.site(2)
-        flags = bool(agent.in_backward) << 56 | two_sided << 57
-        return group << 48 | sequence, size, site | shape << 16 | min(elements, (1 << 24) - 1) << 32 | flags
+        self._last = a = group << 48 | sequence
+        in_backward = agent.in_backward
+        if in_backward:
+            agent.backward_collectives += 1
+        site = 0
+        if agent.sites:
+            site = agent.backward_site if in_backward else agent.site(2)
+        self._last_site = site
+        key = _shapes(args, self._tensor)
+        known = self._shapes.get(key)
+        if known is None:
+            known = self._shapes[key] = self._new_shape(args)
+        shape, size, elements = known
+        if not agent.sites:
+            shape = 0
+        return a, size, site | shape << 16 | elements << 32 | in_backward << 56 | two_sided << 57
+
+    def _new_shape(self, args: Any) -> tuple[int, int, int]:
+        """(name id, bytes, elements) of the input tensors of an operation."""
+        tensors = _inputs(args, self._tensor)
+        shown = (f"{str(x.dtype).removeprefix('torch.')}{list(x.shape)}" for x in tensors[:8])
+        elements = sum(int(x.numel()) for x in tensors)
+        size = sum(int(x.numel()) * x.element_size() for x in tensors)
+        return self._agent.name(" ".join(shown) or "()"), size, min(elements, (1 << 24) - 1)
 
     def _group(self, args: Any) -> int:
-        """Name id of the process group; asked only where there is more than one."""
-        world = self._world
-        if world is None:
-            world = self._world = sys.modules["torch.distributed.distributed_c10d"]._world
-        if len(world.pg_map) <= 1:
+        """Name id of the process group; asked only where there is more than one. Equal on all ranks: torch names
+        groups so that they are."""
+        if len(self._world.pg_map) <= 1:
             return self._default
-        import torch
-
         for value in args:
-            if isinstance(value, torch.ScriptObject):
-                with guard("naming a process group"):
-                    group = torch._C._distributed_c10d.ProcessGroup.unbox(value)
-                    default = world.default_pg
-                    if default is not None and group.group_name == default.group_name:
-                        return self._default
-                    return self._agent.name(f"group:{group.group_name}")
+            if type(value).__name__ == "ScriptObject":
+                try:
+                    name = self._unbox(value).group_name
+                except RuntimeError:  # another object of c10d: a reduction
+                    continue
+                return self._groups.get(name) or self._new_group(name)
         return self._default
 
+    def _new_group(self, name: str) -> int:
+        default = self._world.default_pg
+        if default is not None and name == default.group_name:
+            return self._default
+        known = self._groups[name] = self._agent.name(f"group:{name}")
+        return known
+
+    def _pair(self, short: str, args: Any) -> int:
+        """Name id of one direction between two ranks of a group."""
+        group = next(x for x in args if type(x).__name__ == "ScriptObject")
+        mine = self._unbox(group).rank()
+        if short == "send":
+            pair = f"{mine}>{args[2]}"
+        else:
+            pair = f"{args[2] if short == 'recv_' else '?'}>{mine}"
+        number = self._group(args)
+        base = next((name for name, id in self._groups.items() if id == number), "default")
+        return self._agent.name(f"group:{base}:{pair}")
+
     def _watch_waits(self) -> None:
-        import torch.distributed as dist
+        import torch
         from torch.distributed import distributed_c10d
 
         agent = self._agent
+        self._is_compiling = torch.compiler.is_compiling
         work = distributed_c10d.Work
         self._patches.replace(work, "wait", self._waiting(work.wait, agent.name("wait")))
         ddp: Any = sys.modules.get("torch.nn.parallel.distributed")
@@ -149,19 +214,23 @@ class Collectives(Source):
                 wrapper, "_distributed_broadcast_coalesced", self._waiting(broadcast, agent.name("broadcast buffers"))
             )
             self._patches.replace(wrapper, "register_comm_hook", self._hooking(wrapper.register_comm_hook))
-        functional: Any = sys.modules.get("torch.distributed._functional_collectives")
-        if functional is not None:
+        after_import(FUNCTIONAL, self._watch_functional)
+
+    def _watch_functional(self) -> None:
+        agent = self._agent
+        if not agent.ended:
+            functional = sys.modules[FUNCTIONAL]
             waiter = functional.wait_tensor
             self._patches.replace(functional, "wait_tensor", self._waiting(waiter, agent.name("wait_tensor")))
-        self._patches.replace(dist, "barrier", self._waiting(dist.barrier, agent.name("barrier")))
 
     def _waiting(self, original: Any, name: int) -> Any:
         agent = self._agent
         phase = agent.name("communication")
+        is_compiling = self._is_compiling
 
         @wraps(original)
         def wait(*args: Any, **kwargs: Any) -> Any:
-            if agent.ended or agent.waiting or agent.ring is None or agent.thread != get_ident():
+            if is_compiling() or agent.ended or agent.waiting or agent.ring is None or agent.thread != get_ident():
                 return original(*args, **kwargs)
             before, agent.phase = agent.phase, phase
             agent.waiting = True
@@ -173,8 +242,13 @@ class Collectives(Source):
                 agent.waiting = False
                 agent.phase = before
                 try:
-                    agent.put(t1, t2 - t1, 31, name, agent.step, self._last, 0, agent.site())
-                    agent.own_ns += monotonic_ns() - t2
+                    frame = _getframe(1)
+                    # torch itself waits at the end of a synchronous call, whose place is known already.
+                    site = self._last_site if is_library(frame.f_code) and self._last_site else agent.frame_site(
+                        user_frame(1)
+                    )
+                    agent.put(t1, t2 - t1, 31, name, agent.step, self._last, 0, site)
+                    agent.own_ns += monotonic_ns() - t2 + WRAPPER_NS * agent.slowness
                 except Exception as error:  # noqa: BLE001
                     swallow("recording a wait", error)
 
@@ -187,9 +261,7 @@ class Collectives(Source):
         @wraps(original)
         def register(model: Any, state: Any, hook: Any) -> Any:
             with guard("describing a communication hook"):
-                code = getattr(hook, "__code__", None)
-                from rankscope.capture.callsite import describe, is_library
-
+                code = _code_of(hook)
                 if code is not None and not is_library(code):
                     hook = self._timed_hook(hook, agent.name(describe(code, code.co_firstlineno)))
             return original(model, state, hook)
@@ -234,12 +306,31 @@ class Collectives(Source):
             self._patches.replace(sys.modules["torch.distributed"], name, joining)
 
 
-def _tensors(args: Any) -> list[Any]:
-    """The input tensors of a c10d operation: the last tensor or flat list of tensors among its first arguments."""
+def _code_of(hook: Any) -> Any:
+    """The code of a function, a partial or an object that can be called."""
+    while hasattr(hook, "func"):
+        hook = hook.func
+    return getattr(hook, "__code__", None) or getattr(type(hook).__call__, "__code__", None)
+
+
+def _inputs(args: Any, tensor: type) -> list[Any]:
+    """The input tensors of a c10d operation: the last tensor or list of tensors among its first two arguments."""
     found: list[Any] = []
     for value in args[:2]:
-        if hasattr(value, "numel"):
+        if isinstance(value, tensor):
             found = [value]
-        elif isinstance(value, (list, tuple)) and value and hasattr(value[0], "numel"):
-            found = list(value)
+        elif isinstance(value, (list, tuple)) and value:
+            flat = [x for item in value for x in (item if isinstance(item, (list, tuple)) else (item,))]
+            if isinstance(flat[0], tensor):
+                found = flat
     return found
+
+
+def _shapes(args: Any, tensor: type) -> tuple[Any, ...]:
+    """A key that is equal for equal dtypes and shapes of the inputs."""
+    first = args[0]
+    if type(first) is list and len(first) == 1 and not isinstance(args[1], (list, tensor)):
+        only = first[0]
+        if isinstance(only, tensor):
+            return (only.shape, only.dtype)  # type: ignore[attr-defined]
+    return tuple((x.shape, x.dtype) for x in _inputs(args, tensor))

@@ -37,9 +37,8 @@ class Compiles(Source):
         @wraps(original)
         def compile(*args: Any, **kwargs: Any) -> Any:
             result = original(*args, **kwargs)
-            if not self._watching:
-                with guard("following torch._dynamo"):
-                    self._follow()
+            with guard("following torch._dynamo"):
+                self._follow()
             return result
 
         self._patches.replace(torch, "compile", compile)
@@ -47,15 +46,18 @@ class Compiles(Source):
 
     def remove(self) -> None:
         self._patches.undo()
+        self._agent.on_step.remove(self._flush)
         if self._watching:
             handler = sys.modules["torch._dynamo.callback"].callback_handler
             with guard("leaving torch._dynamo"):
-                handler.remove_start_callback(self._start)
-                handler.remove_end_callback(self._end)
+                if self._start in handler.start_callbacks:
+                    handler.remove_start_callback(self._start)
+                    handler.remove_end_callback(self._end)
 
     def _follow(self) -> None:
         callback: Any = sys.modules.get("torch._dynamo.callback")
-        if callback is None:
+        # `torch._dynamo.reset()` forgets its callbacks.
+        if callback is None or self._start in callback.callback_handler.start_callbacks:
             return
         self._watching = True
         callback.callback_handler.register_start_callback(self._start)

@@ -28,8 +28,8 @@ class Initialisers(Source):
 
         self._agent = agent
         self._patches = Patches()
+        self._is_compiling = torch.compiler.is_compiling
         self._inside = False
-        self._first_ns = 0
         self._seen: dict[int, weakref.ref[Any]] = {}
         self._totals: dict[str, list[int]] = {}
         for name, function in list(vars(torch.nn.init).items()):
@@ -41,9 +41,11 @@ class Initialisers(Source):
         self._patches.undo()
 
     def _counted(self, name: str, original: Any) -> Any:
+        is_compiling = self._is_compiling
+
         @wraps(original)
         def initialise(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-            if self._inside:
+            if is_compiling() or self._inside:
                 return original(tensor, *args, **kwargs)
             self._inside = True
             begin = monotonic_ns()

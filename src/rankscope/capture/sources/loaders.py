@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from functools import wraps
 from threading import get_ident
 from time import monotonic_ns, thread_time_ns
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rankscope.base.guard import guard, swallow
 from rankscope.capture.patches import Patches
+from rankscope.capture.self_cost import WRAPPER_NS
 from rankscope.capture.source import Source
 from rankscope.records.loading import BatchWait, Fetch, LoaderStart, WorkerStart
 
@@ -24,13 +26,14 @@ class Loaders(Source):
     stage = "data"
 
     def install(self, agent: Agent) -> None:
+        import torch
         from torch.utils.data import dataloader
         from torch.utils.data._utils import fetch, worker
 
         self._agent = agent
         self._patches = Patches()
-        self._loaders: dict[int, int] = {}
-        self._names: dict[int, int] = {}
+        self._loaders: dict[int, tuple[weakref.ref[Any], int]] = {}
+        self._is_grad_enabled = torch.is_grad_enabled
         self._data = agent.name("data")
         base = dataloader._BaseDataLoaderIter
         self._patches.replace(base, "__next__", self._next(base.__next__))
@@ -42,14 +45,14 @@ class Loaders(Source):
     def remove(self) -> None:
         self._patches.undo()
 
-    def _dataset(self, dataset: Any) -> int:
-        """Name id of the innermost dataset's class (Subset and ConcatDataset say nothing)."""
-        known = self._names.get(id(dataset))
-        if known is None:
+    def _named(self, owner: Any, dataset: Any) -> int:
+        """Name id of the innermost dataset's class (Subset and ConcatDataset say nothing), kept at its iterator."""
+        known: int = owner.__dict__.get("_rankscope_name", 0)
+        if not known:
             inner = dataset
             while type(inner).__module__.startswith("torch.") and hasattr(inner, "dataset"):
                 inner = inner.dataset
-            known = self._names[id(dataset)] = self._agent.name(type(inner).__name__)
+            known = owner.__dict__["_rankscope_name"] = self._agent.name(type(inner).__name__)
         return known
 
     def _next(self, original: Any) -> Any:
@@ -70,7 +73,10 @@ class Loaders(Source):
             before, agent.phase = agent.phase, data
             agent.in_next = True
             ended = 1
-            cpu = thread_time_ns()
+            agent.fetch_cpu_ns = 0
+            workers = iterator._num_workers
+            # Without workers the fetch inside measures the CPU time; a second reading would cost 0.9 µs.
+            cpu = thread_time_ns() if workers else 0
             t1 = monotonic_ns()
             try:
                 batch = original(iterator)
@@ -81,19 +87,18 @@ class Loaders(Source):
                 agent.in_next = False
                 agent.phase = before
                 try:
-                    used = thread_time_ns() - cpu
+                    used = thread_time_ns() - cpu if workers else agent.fetch_cpu_ns
                     agent.put(t1, t2 - t1, 20, name, agent.step, ordinal, used, flags | ended << 53)
-                    agent.own_ns += t1 - t0 + monotonic_ns() - t2
+                    agent.own_ns += t1 - t0 + monotonic_ns() - t2 + WRAPPER_NS * agent.slowness
                 except Exception as error:  # noqa: BLE001
                     swallow("recording a batch", error)
 
         return __next__
 
     def _describe(self, iterator: Any) -> tuple[int, int, int]:
-        import torch
-
+        state = iterator.__dict__
+        flags = state.get("_rankscope_loader", 0) | self._is_grad_enabled() << 52
         workers = iterator._num_workers
-        outstanding = ready = 0
         if workers:
             outstanding = iterator._send_idx - iterator._rcvd_idx
             # What has arrived: batches received out of order, and those still in the queue.
@@ -102,15 +107,15 @@ class Loaders(Source):
                 ready += iterator._data_queue.qsize()
             except (NotImplementedError, OSError, AttributeError):
                 pass
-        loader = getattr(iterator, "_rankscope_loader", 0)
-        flags = (
-            loader
-            | min(workers, 4095) << 16
-            | min(max(outstanding, 0), 4095) << 28
-            | min(ready, 4095) << 40
-            | torch.is_grad_enabled() << 52
-        )
-        return self._dataset(iterator._dataset), flags, iterator._num_yielded
+            flags |= min(workers, 4095) << 16 | min(max(outstanding, 0), 4095) << 28 | min(ready, 4095) << 40
+        name = state.get("_rankscope_name", 0) or self._named(iterator, iterator._dataset)
+        return name, flags, iterator._num_yielded
+
+    def _number(self, loader: Any) -> int:
+        known = self._loaders.get(id(loader))
+        if known is None or known[0]() is not loader:
+            known = self._loaders[id(loader)] = (weakref.ref(loader), len(self._loaders) + 1)
+        return known[1]
 
     def _iter(self, original: Any) -> Any:
         agent, data = self._agent, self._data
@@ -132,12 +137,11 @@ class Loaders(Source):
                 t2 = monotonic_ns()
                 agent.phase = before
             try:
-                number = self._loaders.setdefault(id(loader), len(self._loaders) + 1)
-                if hasattr(iterator, "__dict__"):
-                    iterator._rankscope_loader = number
+                number = self._number(loader)
+                iterator.__dict__["_rankscope_loader"] = number
                 used = thread_time_ns() - cpu
                 flags = number | bool(loader.persistent_workers) << 16 | reused << 17 | agent.site() << 32
-                agent.put(t1, t2 - t1, 21, self._dataset(loader.dataset), agent.step, loader.num_workers, used, flags)
+                agent.put(t1, t2 - t1, 21, self._named(iterator, loader.dataset), agent.step, loader.num_workers, used, flags)
                 agent.own_ns += monotonic_ns() - t2
             except Exception as error:  # noqa: BLE001
                 swallow("recording a loader start", error)
@@ -150,7 +154,7 @@ class Loaders(Source):
 
         @wraps(original)
         def fetch(fetcher: Any, indices: Any) -> Any:
-            if agent.ended or (agent.role == "rank" and agent.thread != get_ident()):
+            if agent.ended or agent.thread != get_ident():
                 return original(fetcher, indices)
             cpu = thread_time_ns()
             t1 = monotonic_ns()
@@ -167,9 +171,13 @@ class Loaders(Source):
                     count = len(indices) if hasattr(indices, "__len__") else 1
                     first = indices[0] if isinstance(indices, list) and indices else 0
                     first = first & ((1 << 40) - 1) if isinstance(first, int) else 0
-                    name = self._dataset(fetcher.dataset)
+                    name = self._named(fetcher, fetcher.dataset)
                     agent.put(t1, t2 - t1, 22, name, agent.step, count, used, agent.worker + 1 | first << 16)
-                    agent.step += agent.role != "rank"
+                    if agent.role == "rank":
+                        agent.fetch_cpu_ns += used
+                        agent.own_ns += monotonic_ns() - t2 + WRAPPER_NS * agent.slowness
+                    else:
+                        agent.step += 1
                 except Exception as error:  # noqa: BLE001
                     swallow("recording a fetch", error)
 
@@ -178,7 +186,7 @@ class Loaders(Source):
     def _first_fetch(self, fetcher: Any, begin: int) -> None:
         agent = self._agent
         if agent.step == 0 and agent.started_ns:
-            name = self._dataset(fetcher.dataset)
+            name = self._named(fetcher, fetcher.dataset)
             cpu = thread_time_ns()
             agent.put(agent.started_ns, begin - agent.started_ns, 23, name, 0, agent.worker, cpu, 0)
 

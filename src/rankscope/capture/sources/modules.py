@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from threading import get_ident
 from time import monotonic_ns, thread_time_ns
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rankscope.base.guard import swallow
 from rankscope.capture.deep import DeepRecorder
 from rankscope.capture.patches import Patches
+from rankscope.capture.self_cost import MODULE_NS, WRAPPER_NS
 from rankscope.capture.source import Source
 from rankscope.records.training import Forward, Module, Subnormals
 
@@ -20,8 +22,8 @@ class Modules(Source):
     """Calls of modules, by replacing `torch.nn.Module.__call__`.
 
     Global hooks would cost 1.8 µs for each module of a model and would be traced into compiled graphs. The
-    replacement costs a tenth of that, and compiled code never sees it: the name is one that dynamo skips as a frame
-    of torch's own, and while it traces, it calls the original at once.
+    replacement costs an eighth of that, and compiled code never sees it: dynamo passes over its frame, and while it
+    traces through it, the original is called at once.
     """
 
     name = "modules"
@@ -33,37 +35,42 @@ class Modules(Source):
 
         self._patches = Patches()
         self._agent = agent
-        self._models: dict[int, int] = {}
+        self._models: dict[int, tuple[weakref.ref[Any], int, int]] = {}
+        self._model_ids: dict[int, tuple[weakref.ref[Any], int]] = {}
         self._model_counts: dict[str, int] = {}
-        self._shapes: dict[Any, int] = {}
+        self._shapes: dict[Any, tuple[int, int]] = {}
         self._trained: set[int] = set()
-        deep = DeepRecorder(agent)
+        self._inner_calls: dict[int, int] = {}
+        self._tensor = torch.Tensor
+        self._is_grad_enabled = torch.is_grad_enabled
+        self._is_autocast_enabled = _autocast(torch)
+        self._deep = deep = DeepRecorder(agent)
         original = torch.nn.Module.__call__
         is_compiling = torch.compiler.is_compiling
+        dynamo = torch._C._dynamo.eval_frame.get_eval_frame_callback if hasattr(
+            torch._C._dynamo.eval_frame, "get_eval_frame_callback"
+        ) else _no_callback
         root = self._root_call
         phase = agent.name("forward")
 
         def _wrapped_call_impl(self: Any, *args: Any, **kwargs: Any) -> Any:
+            # The first test is a constant for dynamo, which therefore never sees what follows.
             if is_compiling():
                 return original(self, *args, **kwargs)
             if agent.depth:
-                if agent.deep and agent.thread == get_ident():
+                # Inside compiled code the modules are called by dynamo's frames: each would be compiled alone.
+                if deep.on and agent.thread == get_ident() and dynamo() is None:
                     return deep.call(original, self, args, kwargs)
                 return original(self, *args, **kwargs)
             if agent.thread != get_ident() or agent.ended:
                 return original(self, *args, **kwargs)
             return root(original, phase, self, args, kwargs)
 
-        try:
-            from torch._C._dynamo.eval_frame import skip_code
-
-            skip_code(_wrapped_call_impl.__code__)
-        except ImportError:
-            pass
         self._patches.replace(torch.nn.Module, "__call__", _wrapped_call_impl)
 
     def remove(self) -> None:
         self._patches.undo()
+        self._deep.remove()
 
     def _root_call(self, original: Any, phase: int, module: Any, args: Any, kwargs: Any) -> Any:
         agent = self._agent
@@ -88,54 +95,90 @@ class Modules(Source):
             try:
                 name, elements, flags = values
                 agent.put(t1, t2 - t1, 2, name, agent.step, elements, thread_time_ns() - cpu, flags)
-                agent.own_ns += t1 - t0 + monotonic_ns() - t2
+                agent.own_ns += t1 - t0 + monotonic_ns() - t2 + self._unseen(name)
             except Exception as error:  # noqa: BLE001
                 swallow("recording a forward", error)
 
     def _describe(self, module: Any, args: Any, kwargs: Any) -> tuple[int, int, int]:
         """(name id, elements of the inputs, flags) of one root call."""
-        import torch
-
-        agent = self._agent
-        inner = getattr(module, "module", None)
-        inner = getattr(inner or module, "_orig_mod", inner or module)
-        model = self._models.get(id(inner))
-        if model is None:
-            # A name for each model object; ids may be reused after its death, which then counts as the same model.
-            kind = type(inner).__name__
-            number = self._model_counts[kind] = self._model_counts.get(kind, -1) + 1
-            model = self._models[id(inner)] = agent.name(f"{kind}#{number}" if number else kind)
-        grad = torch.is_grad_enabled()
-        training = bool(module.training)
+        known = self._models.get(id(module))
+        if known is None or known[0]() is not module:
+            known = self._new(module)
+        model, compiled = known[1], known[2]
+        if not compiled and module.__dict__.get("_compiled_call_impl") is not None:
+            compiled = 1
+        grad = self._is_grad_enabled()
+        training = module.training
         if grad and training:
             self._trained.add(model)
-        elements, shapes = _sizes(args, kwargs)
+        shapes = _shapes(args, kwargs, self._tensor)
         shape = self._shapes.get(shapes)
         if shape is None:
-            shape = self._shapes[shapes] = agent.name(" ".join(str(list(x)) for x in shapes) or "()")
+            text = " ".join(str(list(x)) for x in shapes)
+            shape = self._shapes[shapes] = (self._agent.name(text or "()"), sum(x.numel() for x in shapes))
         flags = (
             model
-            | shape << 16
-            | training << 32
+            | shape[0] << 16
+            | bool(training) << 32
             | grad << 33
-            | torch.is_autocast_enabled() << 34
-            | (hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None) << 35
+            | self._is_autocast_enabled() << 34
+            | compiled << 35
             | (model in self._trained) << 36
         )
-        return model, elements, flags
+        return model, shape[1], flags
+
+    def _new(self, module: Any) -> tuple[weakref.ref[Any], int, int]:
+        """A name for each model object, whatever wraps it; and the paths of its modules."""
+        inner = _unwrapped(module)
+        known = self._model_ids.get(id(inner))
+        if known is None or known[0]() is not inner:
+            kind = type(inner).__name__
+            number = self._model_counts[kind] = self._model_counts.get(kind, -1) + 1
+            name = self._agent.name(f"{kind}#{number}" if number else kind)
+            known = self._model_ids[id(inner)] = (weakref.ref(inner), name)
+            self._inner_calls[name] = self._deep.learn(inner)
+        entry = self._models[id(module)] = (weakref.ref(module), known[1], int("_orig_mod" in module._modules))
+        return entry
+
+    def _unseen(self, model: int) -> float:
+        """What entering and leaving the hooks of this call took, those of the modules inside included."""
+        inside = 0 if self._deep.on else self._inner_calls.get(model, 0) * MODULE_NS
+        return (WRAPPER_NS + inside) * self._agent.slowness
 
 
-def _sizes(args: Any, kwargs: Any) -> tuple[int, tuple[Any, ...]]:
-    """Elements and shapes of the tensors among the arguments, one level into lists and dictionaries."""
-    elements = 0
+def _unwrapped(module: Any) -> Any:
+    """The user's model inside DDP, FSDP, DataParallel and torch.compile."""
+    while True:
+        inner = module._modules.get("_orig_mod")
+        if inner is None and type(module).__module__.startswith(("torch.nn.parallel.", "torch.distributed.")):
+            inner = module._modules.get("module") or module._modules.get("_fsdp_wrapped_module")
+        if inner is None:
+            return module
+        module = inner
+
+
+def _no_callback() -> None:
+    """What older versions of torch cannot tell."""
+
+
+def _autocast(torch: Any) -> Any:
+    """Whether autocast is on; asks nothing that would initialise a device."""
+    enabled = torch.is_autocast_enabled
+    if torch.version.cuda is None:
+        return lambda: enabled("cpu")
+    return lambda: enabled("cuda") or enabled("cpu")
+
+
+def _shapes(args: Any, kwargs: Any, tensor: type) -> tuple[Any, ...]:
+    """Shapes of the tensors among the arguments, one level into lists and dictionaries."""
+    if len(args) == 1 and not kwargs and isinstance(args[0], tensor):
+        return (args[0].shape,)  # type: ignore[attr-defined]
     shapes = []
     for value in (*args, *kwargs.values()) if kwargs else args:
-        if hasattr(value, "shape") and hasattr(value, "numel"):
-            elements += value.numel()
-            shapes.append(value.shape)
+        if isinstance(value, tensor):
+            shapes.append(value.shape)  # type: ignore[attr-defined]
         elif isinstance(value, (list, tuple, dict)):
             for item in list(value.values() if isinstance(value, dict) else value)[:32]:
-                if hasattr(item, "shape") and hasattr(item, "numel"):
-                    elements += item.numel()
-                    shapes.append(item.shape)
-    return elements, tuple(shapes)
+                if isinstance(item, tensor):
+                    shapes.append(item.shape)  # type: ignore[attr-defined]
+    return tuple(shapes)

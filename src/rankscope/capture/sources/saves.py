@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import wraps
 from threading import get_ident
 from time import monotonic_ns, thread_time_ns
@@ -37,10 +38,9 @@ class Saves(Source):
         self._patches.undo()
 
     def _watch_module(self, module: str, function: str) -> None:
-        import sys
-
-        with guard(f"observing {module}"):
-            self._watch(sys.modules[module], function)
+        if not self._agent.ended:
+            with guard(f"observing {module}"):
+                self._watch(sys.modules[module], function)
 
     def _watch(self, owner: Any, function: str) -> None:
         agent = self._agent

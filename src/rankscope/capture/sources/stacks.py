@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -39,18 +40,26 @@ class Stacks(Source):
         self._stacks: dict[tuple[int, ...], int] = {}
         self._frames: dict[tuple[CodeType, int], int] = {}
         self.thread_cpu_ns = 0
-        if agent.config.sample_hz > 0 and agent.config.level != "light":
-            agent.on_open.append(self._start)
-            agent.before_fork.append(self._stop)
-            agent.after_fork.append(self._restart)
+        self._state_file = -1
+        self._state_of = 0
+        agent.on_open.append(self._start)
+        agent.before_fork.append(self._stop)
+        agent.after_fork.append(self._restart)
+        if agent.ring is not None:
+            self._start()
 
     def remove(self) -> None:
         self._stop()
+        self._close_state()
+        self._agent.on_open.remove(self._start)
+        self._agent.before_fork.remove(self._stop)
+        self._agent.after_fork.remove(self._restart)
 
     def _start(self) -> None:
         # After a fork, ids of the parent's names and stacks mean nothing to the new ring.
         self._stacks.clear()
         self._frames.clear()
+        self._close_state()
         self._run()
 
     def _restart(self) -> None:
@@ -58,6 +67,8 @@ class Stacks(Source):
             self._run()
 
     def _run(self) -> None:
+        if self._agent.sample_hz <= 0:
+            return
         self._wake = threading.Event()
         self._thread = threading.Thread(target=self._sample, args=(self._wake,), name="rankscope", daemon=True)
         self._thread.start()
@@ -70,23 +81,46 @@ class Stacks(Source):
 
     def _sample(self, wake: threading.Event) -> None:
         agent = self._agent
-        interval = 1 / agent.config.sample_hz
-        target = agent.thread
         put = agent.thread_put()
-        clock = time.pthread_getcpuclockid(target)
         planned = monotonic_ns()
         spent_before = self.thread_cpu_ns
-        while not wake.wait(interval):
-            if agent.ended or agent.ring is None:
+        while agent.sample_hz > 0:
+            interval = 1 / agent.sample_hz
+            if wake.wait(interval) or agent.ended or agent.ring is None:
                 return
             with guard("sampling a stack"):
                 now = monotonic_ns()
-                late = now - planned - int(interval * 1e9)
+                target = agent.thread
+                state = self._state(target)
+                late = max(0, now - planned - int(interval * 1e9)) | state << 48
                 stack = self._stack(target)
-                cpu = time.clock_gettime_ns(clock)
+                cpu = time.clock_gettime_ns(time.pthread_getcpuclockid(target))
                 put(now, 0, 42, agent.phase, agent.step, stack, cpu, late)
             planned = monotonic_ns()
             self.thread_cpu_ns = spent_before + time.thread_time_ns()
+
+    def _state(self, thread: int) -> int:
+        """The kernel's letter for what a thread does now: running code without the interpreter lock it is `R`, asleep
+        `S`; a thread that wants the lock, which this one holds, sleeps too, and has kept this one waiting before."""
+        if self._state_of != thread:
+            self._close_state()
+            self._state_of = thread
+            ids = (t.native_id for t in threading.enumerate() if t.ident == thread)
+            tid = next(ids, None) or os.getpid()
+            try:
+                self._state_file = os.open(f"/proc/self/task/{tid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+            except OSError:
+                return 0  # no /proc: the state is not known
+        if self._state_file < 0:
+            return 0
+        line = os.pread(self._state_file, 512, 0)
+        return line[line.rindex(b")") + 2]
+
+    def _close_state(self) -> None:
+        if self._state_file >= 0:
+            os.close(self._state_file)
+        self._state_file = -1
+        self._state_of = 0
 
     def _stack(self, thread: int) -> int:
         """Id of the stack of a thread, written the first time; 0 when there is none or there are too many."""

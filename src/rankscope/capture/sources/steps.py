@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import weakref
+from threading import get_ident
 from time import monotonic_ns, thread_time_ns
 from typing import TYPE_CHECKING, Any
 
 from rankscope.base.guard import swallow
+from rankscope.capture.self_cost import WRAPPER_NS
 from rankscope.capture.source import Source
 from rankscope.records.training import OptimizerStep, Step
 
@@ -25,16 +28,15 @@ class Steps(Source):
     emits = (OptimizerStep, Step)
 
     def install(self, agent: Agent) -> None:
+        import torch
         from torch.optim import optimizer
 
         self._agent = agent
         self._phase = agent.name("optimizer")
-        self._numbers: dict[int, tuple[int, int]] = {}
-        self._closing = 0
-        self._others = 0
-        self._most_others = 0
-        self._began = (0, 0, 0)
-        self._last_end = 0
+        self._is_compiling = torch.compiler.is_compiling
+        self._began: dict[int, tuple[int, int, int]] = {}
+        self._forget()
+        agent.in_child.append(self._forget)
         self._hooks: list[Any] = [
             optimizer.register_optimizer_step_pre_hook(self._before),
             optimizer.register_optimizer_step_post_hook(self._after),
@@ -44,34 +46,52 @@ class Steps(Source):
         for hook in self._hooks:
             hook.remove()
 
+    def _forget(self) -> None:
+        self._numbers: dict[int, tuple[weakref.ref[Any], int, int]] = {}
+        self._count = 0
+        self._began.clear()
+        self._closing = self._others = self._most_others = 0
+
     def _before(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if self._is_compiling():
+            return
         try:
             agent = self._agent
+            if agent.thread != get_ident() and not agent.adopt_thread():
+                return
             before, agent.phase = agent.phase, self._phase
-            self._began = (monotonic_ns(), thread_time_ns(), before)
+            # By optimizer: one may step inside another one's step, and a step that raises never comes to `_after`.
+            self._began[id(optimizer)] = (monotonic_ns(), thread_time_ns(), before)
         except Exception as error:  # noqa: BLE001
             swallow("an optimizer step begins", error)
 
     def _after(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if self._is_compiling():
+            return
         try:
             end = monotonic_ns()
             agent = self._agent
-            began, cpu, agent.phase = self._began
-            if not began or agent.ended:
+            started = self._began.pop(id(optimizer), None)
+            if started is None or agent.ended or agent.thread != get_ident():
                 return
+            began, cpu, agent.phase = started
             if agent.ring is None:
                 agent.open()
-            number, name = self._numbers.get(id(optimizer)) or self._new(optimizer)
+            known = self._numbers.get(id(optimizer))
+            if known is None or known[0]() is not optimizer:
+                known = self._new(optimizer)
+            _, number, name = known
             agent.put(began, end - began, 4, name, agent.step, number, thread_time_ns() - cpu, 0)
             if self._closes(number) and not agent.explicit_steps:
                 agent.end_step(end)
-            agent.own_ns += monotonic_ns() - end
+            agent.own_ns += monotonic_ns() - end + 2 * WRAPPER_NS * agent.slowness
         except Exception as error:  # noqa: BLE001
             swallow("an optimizer step ends", error)
 
-    def _new(self, optimizer: Any) -> tuple[int, int]:
+    def _new(self, optimizer: Any) -> tuple[weakref.ref[Any], int, int]:
         agent = self._agent
-        entry = (len(self._numbers) + 1, agent.name(type(optimizer).__name__))
+        self._count += 1
+        entry = (weakref.ref(optimizer), self._count, agent.name(type(optimizer).__name__))
         self._numbers[id(optimizer)] = entry
         agent.parameters += sum(p.numel() for group in optimizer.param_groups for p in group["params"])
         agent.describe()

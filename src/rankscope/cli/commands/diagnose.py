@@ -6,16 +6,17 @@ import argparse
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rankscope.base.errors import UserError
 from rankscope.base.manifest import read_manifest
 from rankscope.base.rundir import RunDir
 from rankscope.cli.command import Command
-from rankscope.cli.output import add_report_options, check_targets, gate, show, write_files
-from rankscope.cli.session import analyse, save
-from rankscope.report.details import Details, details_from_json
-from rankscope.report.report import Report, from_json
-from rankscope.store.lock import holder
+from rankscope.cli.options import add_report_options, add_runs_dir, check_targets, runs_dir
+
+if TYPE_CHECKING:
+    from rankscope.report.details import Details
+    from rankscope.report.report import Report
 
 WAIT_FOR_RECORDER_S = 60.0
 
@@ -24,34 +25,50 @@ class Diagnose(Command):
     """Say what is wrong with a run: finished, running or killed."""
 
     name = "diagnose"
-    example = "rankscope diagnose rankscope-runs/20260101-120000-ab12 --report-html report.html"
+    example = "rankscope diagnose rankscope-runs/20260101-120000-ab12cd --report-html report.html"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("path", nargs="+", type=Path, help="a run's folder")
+        parser.add_argument("path", nargs="+", help="a run: its folder, id, name, or `last`")
+        add_runs_dir(parser)
+        parser.add_argument("--baseline", metavar="RUN", help="also compare with this run (folder, id, report.json)")
+        parser.add_argument("--world-size", type=int, metavar="N", help="ranks of the job, for files that do not say it")
         add_report_options(parser)
 
     def run(self, args: argparse.Namespace) -> int:
+        from rankscope.cli.history import find_run, report_of_text
+        from rankscope.cli.output import gate, layout, show, write_files
+        from rankscope.views.tables import render_compare
+
         check_targets(args)
         if len(args.path) > 1:
-            raise UserError("give one run folder at a time; two runs are compared by `rankscope compare A B`")
-        report, details = diagnose(args.path[0])
+            raise UserError("give one run at a time; two runs are compared by `rankscope compare A B`")
+        baseline = report_of_text(args.baseline, runs_dir(args)) if args.baseline else None
+        path = Path(args.path[0])
+        if path.exists() and not path.is_dir():
+            raise UserError(f"{path}: is a file; give a run's folder (files of other tools are not read yet)")
+        if not path.exists() and len(path.parts) > 1:
+            raise UserError(f"{path}: does not exist; see `rankscope runs` for the runs of this folder")
+        if args.world_size is not None:
+            print("rankscope: --world-size is not needed: a run of rankscope knows its ranks", file=sys.stderr)
+        report, details = diagnose(find_run(args.path[0], runs_dir(args)))
         show(report, sys.stdout)
+        if baseline is not None:
+            sys.stdout.write("\n" + render_compare(baseline, report, *layout(sys.stdout)))
         write_files(args, report, details)
         return gate(args, report)
 
 
-def diagnose(path: Path) -> tuple[Report, Details]:
-    """Report and details of one run folder."""
-    if not path.exists():
-        raise UserError(f"{path}: does not exist; see `rankscope runs` for the runs of this folder")
-    if not path.is_dir():
-        raise UserError(f"{path}: is a file; give a run's folder (files of other tools are not read yet)")
-    read_manifest(path)
-    run = RunDir(path.absolute())
+def diagnose(run: RunDir) -> tuple[Report, Details]:
+    """Report and details of one run."""
+    from rankscope.cli.progress import working
+    from rankscope.cli.session import analyse, save
+    from rankscope.store.lock import holder
+
     recorder = holder(run.store)
-    if recorder is not None:
+    if recorder is not None and not read_manifest(run.root).finished:
         return _ask(run, recorder)
-    report, details = analyse(run)
+    with working("analysing the records"):
+        report, details = analyse(run)
     try:
         save(run, report, details)
     except OSError:
@@ -61,18 +78,27 @@ def diagnose(path: Path) -> tuple[Report, Details]:
 
 def _ask(run: RunDir, recorder: int) -> tuple[Report, Details]:
     """Of a run that is going on, its recorder makes the report: only it may read the store."""
+    from rankscope.cli.history import read_report
+    from rankscope.cli.session import analyse
+    from rankscope.report.details import details_from_json
+    from rankscope.store.lock import holder
+
     request = run.root / "report.request"
     try:
         request.touch()
+        asked_ns = request.stat().st_mtime_ns
     except OSError as error:
-        raise UserError(f"{run.root}: the run is going on and its folder cannot be written ({error.strerror})") from error
+        raise UserError(f"{run.root}: the run is going on, its folder cannot be written ({error.strerror})") from error
     print(f"rankscope: the run is going on; asking its recorder (process {recorder})", file=sys.stderr)
     deadline = time.monotonic() + WAIT_FOR_RECORDER_S
     while request.exists():
         if time.monotonic() > deadline:
             raise UserError(f"{run.root}: its recorder (process {recorder}) did not answer within a minute; try again")
         if holder(run.store) is None:
+            request.unlink(missing_ok=True)
             return analyse(run)
         time.sleep(0.1)
+    if not run.report.exists() or run.report.stat().st_mtime_ns < asked_ns:
+        raise UserError(f"{run.root}: its recorder could not make a report; {run.recorder_log} says why")
     details = run.root / "details.json"
-    return from_json(run.report.read_text(), str(run.report)), details_from_json(details.read_text(), str(details))
+    return read_report(run), details_from_json(details.read_text(encoding="utf-8"), str(details))

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import argparse
 import os
-import secrets
 import shutil
+import signal
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 
-from rankscope import __version__
 from rankscope.base.clock import now_ns
 from rankscope.base.errors import UserError
 from rankscope.base.manifest import Manifest, write_manifest
-from rankscope.base.rundir import LEVELS, RunDir, default_runs_dir, shared_ring_folder
-from rankscope.capture.config import parse_budget, with_file, Config
+from rankscope.base.rundir import LEVELS, RunDir
+from rankscope.capture.config import Config, parse_budget, with_file
 from rankscope.cli.command import Command
-from rankscope.cli.launch import Alerts, Launch, observed_environment
-from rankscope.cli.output import add_report_options, check_targets, gate, show, write_files
-from rankscope.cli.session import analyse, save
-from rankscope.views.html.page import render_html
+from rankscope.cli.options import add_report_options, add_runs_dir, check_targets, runs_dir
 
 
 class Run(Command):
@@ -32,7 +28,7 @@ class Run(Command):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--name", help="name of the run (default: its id)")
-        parser.add_argument("--runs-dir", type=Path, help="where run folders are kept (default: ./rankscope-runs)")
+        add_runs_dir(parser)
         parser.add_argument("--port", type=int, help="port of the dashboard (not in this version)")
         parser.add_argument("--no-dashboard", action="store_true", help="serve no dashboard")
         parser.add_argument("--level", choices=LEVELS, help="how much is recorded (default: standard)")
@@ -46,23 +42,45 @@ class Run(Command):
         if not command:
             raise UserError("no command given; write it after `--`, for example: rankscope run -- python train.py")
         check_targets(args)
-        config = _config(args)
-        program = shutil.which(command[0])
-        if program is None:
-            missing = not os.path.exists(command[0])
-            why = "there is no such program" if missing else "it is not executable"
-            print(f"rankscope: cannot start {command[0]!r}: {why}; check the command after `--`", file=sys.stderr)
-            return 127 if missing else 126
-        run, rings, manifest = _create(args, command, config)
-        environment = observed_environment(os.environ, run, rings, config, args.config)
-        launch = Launch(run, command, environment)
-        code = launch.run(Alerts(run))
-        duration = (now_ns() - manifest.started_ns) / 1e9
-        manifest = replace(
-            manifest, finished=True, duration_s=duration, exit_code=launch.exit_code,
-            recorder_restarts=launch.recorder_restarts,
+        return run_observed(args, command, _config(args))
+
+
+def run_observed(args: argparse.Namespace, command: list[str], config: Config) -> int:
+    """Run the command to its end and report; the exit code for the shell."""
+    from rankscope.cli.launch import NOT_EXECUTABLE, NOT_FOUND, Alerts, CannotStart, Launch, observed_environment
+    from rankscope.cli.new_run import NoPlace, create
+
+    if shutil.which(command[0]) is None:
+        missing = not os.path.exists(command[0])
+        why = "there is no such program" if missing else "it is not executable"
+        return _cannot_start(command[0], why, NOT_FOUND if missing else NOT_EXECUTABLE)
+    try:
+        new = create(runs_dir(args), args.name, command, config)
+    except NoPlace as error:
+        print(f"rankscope: the command runs unobserved: {error}", file=sys.stderr)
+        new = None
+    try:
+        if new is None:
+            return Launch(None, command, dict(os.environ)).run()
+        launch = Launch(new.run, command, observed_environment(os.environ, new.run, new.rings, config, args.config))
+        code = launch.run(Alerts(new.run))
+        ended = replace(
+            new.manifest, finished=True, duration_s=(now_ns() - new.manifest.started_ns) / 1e9,
+            exit_code=launch.exit_code, recorder_restarts=launch.recorder_restarts, unobserved=launch.reason,
         )  # fmt: skip
-        return _report(args, run, manifest, rings, code)
+        return _report(args, new.run, ended, code)
+    except CannotStart as error:
+        if new is not None:
+            shutil.rmtree(new.run.root, ignore_errors=True)
+        return _cannot_start(command[0], str(error), error.code)
+    finally:
+        if new is not None and new.rings is not None:
+            shutil.rmtree(new.rings, ignore_errors=True)
+
+
+def _cannot_start(program: str, why: str, code: int) -> int:
+    print(f"rankscope: cannot start {program!r}: {why}; check the command after `--`", file=sys.stderr)
+    return code
 
 
 def _config(args: argparse.Namespace) -> Config:
@@ -74,74 +92,38 @@ def _config(args: argparse.Namespace) -> Config:
     return config
 
 
-def _create(args: argparse.Namespace, command: list[str], config: Config) -> tuple[RunDir, Path | None, Manifest]:
-    """Make the run's folder (elsewhere, with a line, where this one cannot be written) and its ring folder."""
-    id = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
-    wanted = (args.runs_dir or default_runs_dir()).absolute()
-    root = wanted / id
-    try:
-        root.mkdir(parents=True)
-    except OSError as error:
-        fallback = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "rankscope" / "runs"
-        root = fallback / id
-        try:
-            root.mkdir(parents=True)
-        except OSError:
-            raise UserError(
-                f"{wanted}: cannot be written ({error.strerror}); give a folder with --runs-dir"
-            ) from error
-        print(f"rankscope: {wanted} cannot be written ({error.strerror}); this run is kept in {root}", file=sys.stderr)
-    run = RunDir(root)
-    run.rings.mkdir()
-    rings: Path | None = shared_ring_folder(run)
-    try:
-        rings.mkdir(mode=0o700)  # type: ignore[union-attr]
-    except OSError:
-        rings = None
-    manifest = Manifest(
-        id=id, name=args.name or id, command=tuple(command), started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        started_ns=now_ns(), cwd=_cwd(), host=os.uname().nodename, cpus=len(os.sched_getaffinity(0)),
-        level=config.level, budget=config.budget, version=__version__,
-    )  # fmt: skip
-    try:
-        write_manifest(run, manifest)
-    except OSError as error:
-        raise UserError(f"{run.root}: cannot be written ({error.strerror}); free some space or use --runs-dir") from error
-    return run, rings, manifest
-
-
-def _cwd() -> str:
-    try:
-        return os.getcwd()
-    except OSError:
-        return ""
-
-
-def _report(args: argparse.Namespace, run: RunDir, manifest: Manifest, rings: Path | None, code: int) -> int:
+def _report(args: argparse.Namespace, run: RunDir, manifest: Manifest, code: int) -> int:
     """Analyse, print, write. Whatever goes wrong here, the command's exit code stands."""
+    from rankscope.cli.output import gate, keep, show, write_files
+    from rankscope.cli.progress import working
+    from rankscope.cli.session import analyse
+
+    handlers = {number: signal.signal(number, _give_up) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
-        write_manifest(run, manifest)
-        report, details = analyse(run)
+        with working("analysing the records"):
+            try:
+                write_manifest(run, manifest)
+            except OSError as error:
+                print(f"rankscope: {run.manifest}: cannot be written ({error.strerror})", file=sys.stderr)
+            report, details = analyse(run, manifest)
         print(file=sys.stderr)
         show(report, sys.stderr)
-        try:
-            save(run, report, details)
-            page = run.root / "report.html"
-            page.write_text(render_html(report, details), encoding="utf-8")
-            print(f"rankscope: run {run.id}, HTML report in {page}", file=sys.stderr)
-        except OSError as error:
-            print(f"rankscope: the report could not be kept in {run.root} ({error.strerror})", file=sys.stderr)
+        keep(run, report, details)
         write_files(args, report, details)
-        gated = gate(args, report)
+        return gate(args, report) or code if code == 0 else code
     except (UserError, OSError) as error:
         print(f"rankscope: no complete report: {error}", file=sys.stderr)
-        return code
-    except Exception as error:  # noqa: BLE001
+    except KeyboardInterrupt:
+        print(f"rankscope: interrupted; `rankscope diagnose {run.root}` makes the report", file=sys.stderr)
+    except Exception as error:  # noqa: BLE001  the command has done its work: its exit code must come through
         if os.environ.get("RANKSCOPE_DEBUG"):
             raise
         print(f"rankscope: no report, internal error: {type(error).__name__}: {error}", file=sys.stderr)
-        return code
     finally:
-        if rings is not None:
-            shutil.rmtree(rings, ignore_errors=True)
-    return gated if code == 0 and gated else code
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    return code
+
+
+def _give_up(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)

@@ -1,0 +1,77 @@
+"""Trains a transformer whose parameters are sharded over the ranks (FSDP2)."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+STEPS = 160
+VOCABULARY = 96
+
+
+class Layer(nn.Module):
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(width)
+        self.attention = nn.MultiheadAttention(width, heads, batch_first=True)
+        self.mlp = nn.Sequential(
+            nn.LayerNorm(width), nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width)
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        normed = self.attention_norm(x)
+        x = x + self.attention(normed, normed, normed, need_weights=False)[0]
+        return x + self.mlp(x)
+
+
+class Transformer(nn.Module):
+    def __init__(self, width: int = 64, depth: int = 2) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(VOCABULARY, width)
+        self.layers = nn.ModuleList([Layer(width, 4) for _ in range(depth)])
+        self.head = nn.Linear(width, VOCABULARY)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        x = self.embedding(tokens)
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(x)
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    torch.manual_seed(50)
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    model = Transformer()
+    for layer in model.layers:
+        fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    generator = torch.Generator().manual_seed(rank)
+    started = 0.0
+    for step in range(STEPS):
+        tokens = torch.randint(0, VOCABULARY, (40, 48), generator=generator)
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(tokens).transpose(1, 2), tokens)
+        loss.backward()
+        optimizer.step()
+        if step == 0:
+            started = time.perf_counter()
+        if rank == 0 and step % 20 == 0:
+            print(f"step {step} loss {loss.item():.4f}", flush=True)
+    if rank == 0:
+        print(f"train_seconds={time.perf_counter() - started:.4f}", flush=True)
+    dist.barrier()
+    time.sleep(0.1)  # gloo's threads let go of the last operation
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,206 @@
+"""Why steps wait for batches: which of the data causes it is, on which ranks, at what cost."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rankscope.analysis import timeline
+from rankscope.analysis.detector import MATERIAL, MATERIAL_EVERYWHERE
+from rankscope.analysis.facts import Facts, Mask
+from rankscope.analysis.hot_code import HotPlace, hot_place, hot_place_of_workers, samples_in
+from rankscope.analysis.tables import Rows, column
+from rankscope.records.loading import BatchWait, Fetch, LoaderStart
+
+MAIN_PROCESS_SHARE = 0.15
+"""A loader without workers always costs its collate; less than this share is how small models are trained every day."""
+IO_WORDS = re.compile(
+    r"(^|_)(read|open|fetch|download|get_object|get_bytes|getvalue|pull|recv|request|http|s3|blob|bucket|disk|storage|"
+    r"store|stream|seek|mmap|nfs|hdf5?|lmdb|parquet|tar|shard|file|io|cat|stat)(_|$|s)",
+    re.I,
+)
+"""What functions that fetch bytes from somewhere are called."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataWait:
+    """The assessment that all data detectors share. `cause` is the one that fits, None: nothing is wrong."""
+
+    cause: str | None
+    positions: tuple[int, ...]
+    masks: dict[int, Mask]
+    ns: float
+    """Time of the window charged to data on these ranks."""
+    gain: float
+    hot: HotPlace | None
+    workers: int
+    dataset: str
+    restart_share: float
+    """Of the waiting, what was the first batch of an iterator with new workers or its start."""
+    iterators: int
+    cpu_share: float | None
+    """CPU time over wall time of the fetches."""
+    mean_wait_ns: float
+    fetch_ns: float
+    """Median time of one fetch."""
+    affinity: int | None
+    """CPUs that the workers may use, where fewer than the run's."""
+    first_touch: float | None
+    """Mean fetch time in the first epoch over that in later ones."""
+
+
+def assess(facts: Facts) -> DataWait:
+    """Assess once a run."""
+    known: DataWait | None = facts.__dict__.get("_data_wait")
+    if known is None:
+        known = facts.__dict__["_data_wait"] = _assess(facts)
+    return known
+
+
+def _assess(facts: Facts) -> DataWait:
+    masks = {p: facts.work(p, timeline.DATA) for p in range(facts.size)}
+    own = np.array([facts.work_ns(p, timeline.DATA) for p in range(facts.size)])
+    threshold = max(0.02 * facts.mean_step_ns, 0.5 * own.max()) if len(own) else 0.0
+    positions = tuple(int(p) for p in np.flatnonzero(own >= threshold)) if own.any() else ()
+    masks = {p: masks[p] for p in positions}
+    gain = facts.gain_without(masks) if positions else 0.0
+    ns = facts.charged(timeline.DATA, positions) * facts.span_ns
+    waits = _rows(facts, BatchWait, positions)
+    starts = _rows(facts, LoaderStart, positions)
+    workers = int(column(waits, BatchWait, "workers").max()) if len(waits) else 0
+    restart, iterators = _restarts(waits, starts)
+    fetches = _fetches(facts, positions, workers)
+    cpu_share = _ratio(column(fetches, Fetch, "cpu_ns").sum(), fetches["duration_ns"].sum()) if len(fetches) else None
+    hot = _hot(facts, positions, masks, workers)
+    dataset = facts.tables.name(int(waits[-1]["process"]), int(waits[-1]["name"])) if len(waits) else ""
+    affinity = _affinity(facts, positions)
+    first_touch = _first_touch(facts, positions, fetches)
+    mean_wait = float(own[list(positions)].mean()) if positions else 0.0
+    fetch_ns = float(np.median(fetches["duration_ns"])) if len(fetches) else 0.0
+    result = DataWait(
+        None,
+        positions,
+        masks,
+        ns,
+        gain,
+        hot,
+        workers,
+        dataset,
+        restart,
+        iterators,
+        cpu_share,
+        mean_wait,
+        fetch_ns,
+        affinity,
+        first_touch,
+    )
+    return _with_cause(facts, result)
+
+
+def _with_cause(facts: Facts, wait: DataWait) -> DataWait:
+    everywhere = len(wait.positions) == facts.size
+    floor = MATERIAL_EVERYWHERE if everywhere else MATERIAL
+    if everywhere and wait.workers == 0:
+        floor = MAIN_PROCESS_SHARE
+    if not wait.positions or wait.gain < floor:
+        return wait
+    if wait.workers and wait.restart_share >= 0.5 and wait.iterators >= 2:
+        cause = "loader-worker-restart"
+    elif wait.workers > 1 and wait.affinity is not None and (wait.cpu_share or 0) > 0.0:
+        cause = "worker-affinity"
+    elif _is_storage(wait):
+        cause = "slow-storage"
+    else:
+        cause = "slow-data-loading"
+    return replace(wait, cause=cause)
+
+
+def _rows(facts: Facts, kind: type[BatchWait] | type[LoaderStart], positions: tuple[int, ...]) -> Rows:
+    parts = [facts.rows(kind, p) for p in positions]
+    return np.concatenate(parts) if parts else facts.tables.of(kind)[:0]
+
+
+def _restarts(waits: Rows, starts: Rows) -> tuple[float, int]:
+    """(share of the waiting that starting iterators took, iterators with workers that were started anew)."""
+    if not len(waits):
+        return 0.0, 0
+    fresh = column(starts, LoaderStart, "reused") == 0
+    with_workers = starts["a"] > 0
+    first = column(waits, BatchWait, "ordinal") == 0
+    first_ns = float(waits["duration_ns"][first & (column(waits, BatchWait, "workers") > 0)].sum())
+    start_ns = float(starts["duration_ns"][fresh & with_workers].sum())
+    total = float(waits["duration_ns"].sum() + starts["duration_ns"].sum())
+    return _ratio(first_ns + start_ns, total) or 0.0, int((fresh & with_workers).sum())
+
+
+def _fetches(facts: Facts, positions: tuple[int, ...], workers: int) -> Rows:
+    """Fetches of these ranks' workers, or on the ranks themselves."""
+    rows = facts.tables.of(Fetch)
+    pids = [pid for p in positions for pid in (facts.ranks[p].workers if workers else (facts.ranks[p].pid,))]
+    rows = rows[np.isin(rows["process"], pids)]
+    return rows[(rows["time_ns"] < facts.end)]
+
+
+def _hot(facts: Facts, positions: tuple[int, ...], masks: dict[int, Mask], workers: int) -> HotPlace | None:
+    found = []
+    for p in positions:
+        hot = hot_place_of_workers(facts, p) if workers else None
+        found.append(hot or hot_place(facts, p, samples_in(facts, p, masks[p])))
+    return max((h for h in found if h is not None), key=lambda h: h.samples, default=None)
+
+
+def _affinity(facts: Facts, positions: tuple[int, ...]) -> int | None:
+    """CPUs of the workers where these are fewer than their rank had at first and fewer than the run has."""
+    narrow: list[int] = []
+    for p in positions:
+        for pid in facts.ranks[p].workers:
+            allowed = facts.tables.processes[pid].cpus_allowed
+            narrow.append(len(allowed))
+    if not narrow or max(narrow) >= facts.cpus:
+        return None
+    workers = max((len(facts.ranks[p].workers) for p in positions), default=0)
+    return max(narrow) if max(narrow) < min(workers, facts.cpus) else None
+
+
+def _first_touch(facts: Facts, positions: tuple[int, ...], fetches: Rows) -> float | None:
+    """How much slower fetches were during the first third of the training than during the last third."""
+    if len(fetches) < 12:
+        return None
+    begin = int(fetches["time_ns"].min())
+    third = (facts.end - begin) // 3
+    early = fetches["duration_ns"][fetches["time_ns"] < begin + third]
+    late = fetches["duration_ns"][fetches["time_ns"] > begin + 2 * third]
+    return _ratio(float(np.median(early)), float(np.median(late))) if len(early) > 3 and len(late) > 3 else None
+
+
+def _is_storage(wait: DataWait) -> bool:
+    """The fetches wait instead of computing, and what they wait in reads from somewhere (or only the first time)."""
+    hot = wait.hot
+    blocked = (wait.cpu_share is not None and wait.cpu_share < 0.5) or (
+        wait.cpu_share is None and hot is not None and hot.blocked >= 0.5
+    )
+    if not blocked:
+        return False
+    if wait.first_touch is not None and wait.first_touch > 3:
+        return True
+    return hot is not None and reads_from_somewhere(hot)
+
+
+def reads_from_somewhere(hot: HotPlace) -> bool:
+    """Whether the function, its class or its file is named like one that reads."""
+    names = [
+        *hot.place.function.replace("<locals>", "").split("."),
+        os.path.splitext(os.path.basename(hot.place.file))[0],
+    ]
+    return any(IO_WORDS.search(_snake(name)) for name in names)
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def _ratio(a: float, b: float) -> float | None:
+    return float(a) / float(b) if b else None

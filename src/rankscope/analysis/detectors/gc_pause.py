@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from rankscope.analysis import timeline, wording
+from rankscope.analysis.detector import MATERIAL, Detector
+from rankscope.analysis.facts import Facts
+from rankscope.analysis.hot_code import hot_place, samples_in
+from rankscope.analysis.tables import column
+from rankscope.base.finding import Evidence, Finding
+from rankscope.records.host import GcPause as GcPauseRecord
+from rankscope.records.training import Step
+
+
+class GcPause(Detector):
+    """Python's garbage collector stops a rank, and the others wait for it.
+
+    ## What it is
+    The cyclic collector runs when enough objects have been made, at another step on each rank; a full collection walks
+    every container that the process holds.
+
+    ## What shows it
+    Collections timed by `gc.callbacks` on the training thread; their time on the critical path of the run.
+
+    ## What else looks like it
+    User code that is slow now and then (`slow-code`): no collection falls into it.
+
+    ## What to do
+    `gc.freeze()` after start-up, `gc.disable()` and `gc.collect()` every N steps on all ranks at once; keep fewer
+    small objects alive (arrays instead of lists of lists).
+    """
+
+    name = "gc-pause"
+    needs = (Step,)
+    inference = True
+
+    def examine(self, facts: Facts) -> Iterator[Finding]:
+        masks, own = {}, []
+        for p in range(facts.size):
+            segments = facts.timelines[p].segments
+            mask = facts.in_window(p) & (segments["detail"] == timeline.GC)
+            masks[p] = mask
+            own.append(float(facts.timelines[p].durations()[mask].sum()))
+        total = np.array(own)
+        if not total.any():
+            return
+        positions = tuple(int(p) for p in np.flatnonzero(total >= 0.3 * total.max()))
+        gain = facts.gain_without({p: masks[p] for p in positions})
+        if gain < MATERIAL:
+            return
+        rows = np.concatenate([facts.rows(GcPauseRecord, p) for p in positions])
+        long = rows[rows["duration_ns"] >= 0.5 * rows["duration_ns"].max()]
+        generation = int(np.bincount(column(long, GcPauseRecord, "generation")).argmax())
+        hot = hot_place(facts, positions[0], samples_in(facts, positions[0], masks[positions[0]]), skip_loop=False)
+        place = hot.place if hot is not None else None
+        who = wording.ranks(facts, positions)
+        usual = float(np.median(long["duration_ns"]))
+        steps = [s for s in (facts.step_of(int(t)) for t in long["time_ns"]) if s is not None]
+        yield Finding(
+            cause=self.name,
+            severity="warning",
+            confidence=0.95,
+            title=f"{who}: garbage collection stops training, {len(long)} times for {wording.ms(usual)}",
+            ranks=facts.numbers(positions),
+            all_ranks=len(positions) == facts.size,
+            phase=None,
+            component=f"Python garbage collection, generation {generation}",
+            location=wording.location(place),
+            first_step=min(steps, default=None),
+            last_step=max(steps, default=None),
+            cost=wording.cost(facts, float(total[list(positions)].sum()), gain),
+            evidence=(
+                Evidence("long collections", float(len(long)), "count", facts.numbers(positions)),
+                Evidence("longest collection", float(rows["duration_ns"].max()) / 1e6, "ms"),
+                Evidence("time in collections", float(total[list(positions)].sum()) / facts.span_ns, "share"),
+            ),
+            next=(
+                "call gc.freeze() once after start-up, so that what lives for ever is not walked again",
+                "gc.disable(), and gc.collect() every few hundred steps on all ranks at once",
+                "keep fewer small Python objects alive",
+            ),
+        )

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.analysis import timeline, wording
+from rankscope.analysis.detector import MATERIAL, CannotExamine, Detector
+from rankscope.analysis.facts import Facts, Floats, Ints
+from rankscope.analysis.lateness import cpu_per_step, elements_per_step, lateness
+from rankscope.base.finding import Evidence, Finding
+from rankscope.records.training import Forward
+
+CORRELATION = 0.6
+"""Rank correlation between the difference in work and the difference in time; chance gives 0 within 2/sqrt(steps)."""
+
+
+UNSEEN = 0.2
+"""Difference in CPU time between ranks that counts where the inputs look alike: far above what equal work varies by."""
+
+
+class UnevenWork(Detector):
+    """Ranks get different amounts of work, and the one with less waits for the one with more.
+
+    ## What it is
+    Sequences of different length, batches of different size, or another number of micro-batches: no machine is slow,
+    the work is unevenly dealt.
+
+    ## What shows it
+    The elements of the inputs differ between ranks step by step, and the compute times differ with them.
+
+    ## What else looks like it
+    A slow device (`slow-device`): it is slower with the same inputs.
+
+    ## What to do
+    Deal by length: bucket samples, cap the tokens of a batch instead of its samples, sort within a window and give
+    neighbours to the ranks.
+    """
+
+    name = "uneven-work"
+    needs = (Forward,)
+
+    def examine(self, facts: Facts) -> Iterator[Finding]:
+        if facts.size < 2:
+            raise CannotExamine("one rank: there is nobody to compare with")
+        work = np.array([elements_per_step(facts, p) for p in range(facts.size)])
+        time = lateness(facts).compute
+        uneven = (work.max(axis=0) - work.min(axis=0)) / np.maximum(1, work.mean(axis=0))
+        difference = work - work.mean(axis=0)
+        in_time = time - time.mean(axis=0)
+        correlation = spearman(difference.ravel(), in_time.ravel())
+        seen = np.mean(uneven > 0.02) >= 0.2 and correlation >= max(CORRELATION, 2 / np.sqrt(len(facts.steps)))
+        if not seen:
+            # Work may differ without showing in the shapes (lengths, experts, loops): CPU time shows it all the same,
+            # and unlike elapsed time it does not grow while others use the machine.
+            work = np.array([cpu_per_step(facts, p) for p in range(facts.size)])
+            if not work.any() or not _moves(work):
+                return
+            difference = work - work.mean(axis=0)
+            uneven = (work.max(axis=0) - work.min(axis=0)) / np.maximum(1, work.mean(axis=0))
+            correlation = spearman(difference.ravel(), in_time.ravel())
+            if np.mean(uneven > UNSEEN) < 0.5 or correlation < CORRELATION:
+                return
+        gain = facts.gain(lambda position, durations: _balanced(facts, position, durations, time))
+        if gain < MATERIAL:
+            return
+        heaviest = np.argmax(work, axis=0)
+        counts = np.bincount(heaviest, minlength=facts.size)
+        steady = counts.max() >= 0.9 * len(heaviest)
+        positions = (int(np.argmax(counts)),) if steady else tuple(range(facts.size))
+        who = wording.ranks(facts, positions)
+        how = "has the most work at nearly every step" if steady else "the slow rank moves from step to step"
+        ratio = float(np.median(work.max(axis=0) / np.maximum(1, work.min(axis=0))))
+        yield Finding(
+            cause=self.name,
+            severity="warning",
+            confidence=min(0.95, 0.5 + correlation / 2),
+            title=f"uneven work over ranks ({who}): {how}, the others wait",
+            ranks=facts.numbers(positions),
+            all_ranks=not steady,
+            phase="forward",
+            component="batches: how samples are dealt to the ranks",
+            location=None,
+            first_step=int(facts.steps[0]),
+            last_step=int(facts.steps[-1]),
+            cost=wording.cost(facts, gain * facts.span_ns, gain),
+            evidence=(
+                Evidence(
+                    f"{'input elements' if seen else 'CPU time'} of the rank with most over the one with least (median)",
+                    ratio,
+                    "x",
+                ),
+                Evidence("rank correlation between difference in work and difference in compute time", correlation, ""),
+                Evidence(
+                    f"steps in which the {'inputs' if seen else 'ranks'} differ by more than {2 if seen else 20} %",
+                    float(np.mean(uneven > (0.02 if seen else UNSEEN))),
+                    "share",
+                ),
+            ),
+            next=(
+                "bucket samples by length, or fill batches by tokens instead of samples",
+                "deal neighbours in length to the ranks at the same step",
+            ),
+        )
+
+
+def _moves(work: Floats) -> bool:
+    """Whether the rank with most work changes: one that always has most may be slow for another reason."""
+    heaviest = np.bincount(np.argmax(work, axis=0), minlength=len(work))
+    return bool(heaviest.max() < 0.8 * work.shape[1])
+
+
+def spearman(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
+    """Correlation of ranks: work and time may be related in any rising way (attention grows with the square)."""
+    ranks = [np.argsort(np.argsort(x)).astype(float) for x in (a, b)]
+    if any(r.std() == 0 for r in ranks) or np.std(a) == 0 or np.std(b) == 0:
+        return 0.0
+    return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
+
+
+def _balanced(facts: Facts, position: int, durations: Ints, compute: Floats) -> Ints:
+    """The rank's compute segments scaled so that each step's compute is the mean over ranks."""
+    own = compute[position]
+    factor = np.where(own > 0, compute.mean(axis=0) / np.maximum(1, own), 1.0)
+    names = facts.phases(position)
+    mask = facts.work(position) & np.isin(names, (timeline.FORWARD, timeline.BACKWARD, timeline.OPTIMIZER))
+    at = np.flatnonzero(mask)
+    starts = facts.timelines[position].segments["start"][at]
+    step = np.clip(np.searchsorted(facts.attribution.start, starts, side="right") - 1, 0, len(factor) - 1)
+    durations[at] = (durations[at] * factor[step]).astype(np.int64)
+    return durations

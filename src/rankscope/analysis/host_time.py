@@ -1,0 +1,80 @@
+"""How the operating system treated each rank: time it was ready to run and did not get a CPU, time it was stopped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rankscope.analysis.facts import Facts
+
+
+@dataclass(frozen=True, slots=True)
+class HostTime:
+    """Shares of the window, for one rank; None where the counters were not read often enough."""
+
+    run_delay: float | None
+    """The training thread was ready and waited for a CPU."""
+    all_threads_delay: float | None
+    """The same summed over all threads of the process; may be above 1."""
+    cpu: float | None
+    """CPUs that the process used."""
+    throttled: float | None
+    """The CPU quota of its cgroup stopped it."""
+    stopped: float | None
+    """Readings that found it stopped by a signal."""
+    switches_per_s: float | None
+    """Involuntary context switches of the training thread."""
+
+
+def host_time(facts: Facts, position: int) -> HostTime:
+    """Read the counters of one rank over the window."""
+    pid = facts.ranks[position].pid
+
+    def rate(name: str) -> float | None:
+        return facts.counter(name, pid).growth(facts.begin, facts.end)
+
+    stopped = facts.counter("stopped", pid)
+    inside = (stopped.time_ns >= facts.begin) & (stopped.time_ns <= facts.end)
+    switches = rate("involuntary_switches")
+    return HostTime(
+        rate("main_run_delay_ns"),
+        rate("run_delay_ns"),
+        rate("cpu_ns"),
+        rate("throttled_ns"),
+        float(np.mean(stopped.value[inside])) if inside.sum() >= 4 else None,
+        switches * 1e9 if switches is not None else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Stranger:
+    """A process that does not belong to the run and used CPU time while it ran."""
+
+    pid: int
+    name: str
+    cpus: float
+
+
+def strangers(facts: Facts) -> list[Stranger]:
+    """Processes outside of the run that used at least a twentieth of a CPU, busiest first."""
+    found: dict[int, tuple[str, float]] = {}
+    for name, pid in facts.counter_names():
+        if name.startswith("other:"):
+            series = facts.counter(name, pid)
+            inside = (series.time_ns >= facts.begin) & (series.time_ns <= facts.end)
+            used = float(series.value[inside].sum()) / facts.span_ns if facts.span_ns else 0.0
+            found[pid] = (name[6:], found.get(pid, ("", 0.0))[1] + used)
+    busy = [Stranger(pid, name, cpus) for pid, (name, cpus) in found.items() if cpus >= 0.05]
+    return sorted(busy, key=lambda s: -s.cpus)
+
+
+def threads_wanted(facts: Facts) -> int:
+    """Intra-op threads of all ranks of a node together."""
+    return sum(max(1, r.process.torch_threads) for r in facts.ranks)
+
+
+def oversubscribed(facts: Facts) -> bool:
+    """Whether the ranks want more threads than there are CPUs, and more than one each."""
+    several = sum(r.process.torch_threads > 1 for r in facts.ranks)
+    return facts.cpus > 0 and several > 0 and threads_wanted(facts) > facts.cpus

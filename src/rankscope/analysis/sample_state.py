@@ -1,0 +1,75 @@
+"""What a thread did at each stack sample: blocked, in Python, or in native code."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.analysis.stacks import Samples, Stack, is_user
+from rankscope.analysis.tables import Tables, column
+from rankscope.records.host import StackSample
+
+BLOCKED = 0
+PYTHON = 1
+NATIVE = 2
+
+BLOCKED_BELOW = 0.3
+"""CPU time over wall time around a sample, below which the thread was blocked; asked where the kernel did not say."""
+PYTHON_LATE_NS = 1_500_000
+"""The sampler had to wait so long for the interpreter lock: the thread ran Python code (torch's operators release it,
+and without waiting a sample comes 0.1-0.2 ms after its time)."""
+
+
+@dataclass(frozen=True, slots=True)
+class States:
+    state: NDArray[np.int64]
+    hook: NDArray[np.bool_]
+    """User code that torch called: a hook or a callback, not a module's forward."""
+
+
+def states_of(tables: Tables, pid: int, samples: Samples) -> States:
+    """The state of each of a process's samples."""
+    rows = tables.of(StackSample)
+    rows = rows[rows["process"] == pid]
+    late = column(rows, StackSample, "late_ns").astype(np.int64)
+    share = samples.cpu_ns / np.maximum(samples.weight_ns, 1)
+    state = np.full(len(samples), NATIVE, np.int64)
+    in_python = np.array([not _leaf_in_torch(s) for s in samples.stack], bool)
+    waited = late >= _without_lock_ns(late[~in_python])
+    state[waited & in_python] = PYTHON
+    letter = column(rows, StackSample, "state").astype(np.int64)
+    asleep = np.isin(letter, [ord(x) for x in "SD"]) & ~waited
+    following = np.append(share[1:], share[-1:]) if len(share) else share
+    unknown = (letter == 0) & (np.minimum(share, following) < BLOCKED_BELOW) & ~waited
+    state[asleep | unknown] = BLOCKED
+    return States(state, np.array([is_hook(s) for s in samples.stack], bool))
+
+
+def _without_lock_ns(late: NDArray[np.int64]) -> float:
+    """How late a sample must be to have waited for the interpreter: on a crowded machine the sampler also waits for a
+    CPU, and shows how long while the thread is in torch, which holds no lock."""
+    return max(PYTHON_LATE_NS, float(np.percentile(late, 90))) if len(late) >= 10 else PYTHON_LATE_NS
+
+
+def _leaf_in_torch(stack: Stack) -> bool:
+    return bool(stack.frames) and "/torch/" in stack.frames[-1].file
+
+
+HOOK_CALLERS = ("torch/autograd/graph.py", "torch/nn/modules/module.py", "torch/optim/optimizer.py")
+"""Where torch calls hooks from: the engine's entry (tensor hooks come from C++ below it), modules, optimizers."""
+
+
+@lru_cache(maxsize=65536)
+def is_hook(stack: Stack) -> bool:
+    """Whether torch called user code that is neither a module's forward nor a decorated function: a hook."""
+    frames = stack.frames
+    for before, frame in itertools.pairwise(frames):
+        if is_user(frame.file) and before.file.endswith(HOOK_CALLERS):
+            name = frame.function.rpartition(".")[2]
+            if name not in ("forward", "__call__") and before.function.rpartition(".")[2] not in ("apply", "_apply"):
+                return True
+    return False

@@ -1,0 +1,150 @@
+"""Time that user code takes by itself: in Python, asleep, or in hooks and callbacks, by function."""
+
+from __future__ import annotations
+
+from collections import Counter as Counted
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rankscope.analysis import timeline
+from rankscope.analysis.facts import Facts, Ints
+from rankscope.analysis.hot_code import states
+from rankscope.analysis.sample_state import BLOCKED, NATIVE, PYTHON
+from rankscope.analysis.stacks import Place, Stack
+
+Code = tuple[str, str]
+
+NOT_CODE = (
+    timeline.DATA,
+    timeline.CHECKPOINT,
+    timeline.EVALUATION,
+    timeline.LOGGING,
+    timeline.COMMUNICATION,
+)
+"""Phases with detectors of their own."""
+MODES = ("__torch_dispatch__", "__torch_function__")
+LONG_NS = 100_000_000
+"""A segment of this length has samples enough (two at 20 Hz) to be judged by its own."""
+
+
+@dataclass(slots=True)
+class FunctionTime:
+    """The time of one function of user code on one rank."""
+
+    place: Place
+    """Its heaviest line."""
+    component: str
+    ns: float = 0.0
+    """Of the window, estimated from its share of the samples."""
+    samples: int = 0
+    blocked: int = 0
+    hook: int = 0
+    phases: Counted[str] = field(default_factory=Counted)
+    lines: Counted[Place] = field(default_factory=Counted)
+    indices: list[int] = field(default_factory=list)
+
+
+def user_functions(facts: Facts, position: int) -> dict[Code, FunctionTime]:
+    """For each function of user code the time in which it, and not torch below it, kept the rank."""
+    cache: dict[int, dict[Code, FunctionTime]] = facts.__dict__.setdefault("_user_functions", {})
+    if position in cache:
+        return cache[position]
+    samples = facts.samples(position)
+    state = states(facts, position)
+    segment = facts.activities.segment[position]
+    own = facts.timelines[position]
+    names = facts.phases(position)
+    found: dict[Code, FunctionTime] = {}
+    in_window = (samples.time_ns >= facts.begin) & (samples.time_ns <= facts.end)
+    total = float(samples.weight_ns[in_window].sum())
+    scale = facts.span_ns / total if total else 0.0
+    for index in np.flatnonzero(in_window).tolist():
+        at = int(segment[index])
+        if at < 0 or int(own.segments["collective"][at]) >= 0 or int(own.segments["detail"][at]) != 0:
+            continue
+        phase = str(names[at])
+        if phase in NOT_CODE:
+            continue
+        stack = samples.stack[index]
+        place = _responsible(facts, stack, int(state.state[index]), bool(state.hook[index]), phase)
+        if place is None:
+            continue
+        entry = found.get(place.code)
+        if entry is None:
+            outer = next((f for f in stack.user if f.code not in facts.activities.loop), place)
+            entry = found[place.code] = FunctionTime(place, outer.function)
+        entry.ns += float(samples.weight_ns[index]) * scale
+        entry.samples += 1
+        entry.blocked += int(state.state[index]) == BLOCKED
+        entry.hook += bool(state.hook[index])
+        entry.phases[phase] += int(samples.weight_ns[index])
+        entry.lines[place] += int(samples.weight_ns[index])
+        entry.indices.append(index)
+    for entry in found.values():
+        entry.place = entry.lines.most_common(1)[0][0]
+    cache[position] = found
+    return found
+
+
+def _responsible(facts: Facts, stack: Stack, state: int, hook: bool, phase: str) -> Place | None:
+    """The innermost user line when user code itself takes the time at a sample; None where torch computes for it."""
+    if not stack.frames:
+        return None
+    user = stack.user
+    if not user:
+        return None
+    if any(f.function.rpartition(".")[2] in MODES for f in user):
+        return None  # an operator, carried out by a mode of the user's: a device of a kind
+    leaf_in_torch = "/torch/" in stack.frames[-1].file
+    if hook:
+        return user[-1]
+    if leaf_in_torch:
+        return None
+    if state in (BLOCKED, PYTHON):
+        return user[-1]
+    if state == NATIVE and phase == timeline.OTHER and user[-1].code not in facts.activities.loop:
+        # Native code that a function outside of forward and backward calls: numpy, torch operators, a library.
+        return user[-1]
+    return None
+
+
+def user_code_share(facts: Facts, position: int) -> float:
+    """Share of the window that user code takes on one rank beyond what it takes on the rank with least of it."""
+    totals = [sum(f.ns for f in user_functions(facts, p).values()) for p in range(facts.size)]
+    return (totals[position] - min(totals)) / facts.span_ns if facts.span_ns else 0.0
+
+
+def without_function(facts: Facts, position: int, durations: Ints, entry: FunctionTime) -> Ints:
+    """Segment durations without the time of one function.
+
+    Long segments are judged by their own samples; of short ones, which mostly have none, each phase gives its share.
+    """
+    samples = facts.samples(position)
+    segment = facts.activities.segment[position]
+    own = facts.timelines[position]
+    chosen = set(entry.indices)
+    lengths = own.durations()
+    long = lengths >= LONG_NS
+    of_segment: Counted[int] = Counted()
+    hot_of_segment: Counted[int] = Counted()
+    short: Counted[int] = Counted()
+    hot_short: Counted[int] = Counted()
+    in_window = (samples.time_ns >= facts.begin) & (samples.time_ns <= facts.end)
+    for index in np.flatnonzero(in_window & (segment >= 0)).tolist():
+        at, weight = int(segment[index]), int(samples.weight_ns[index])
+        if long[at]:
+            of_segment[at] += weight
+            hot_of_segment[at] += weight if index in chosen else 0
+        else:
+            phase = int(own.segments["phase"][at])
+            short[phase] += weight
+            hot_short[phase] += weight if index in chosen else 0
+    for at, weight in hot_of_segment.items():
+        durations[at] = int(durations[at] * (1 - weight / of_segment[at]))
+    mask = facts.work(position) & ~long
+    for phase, weight in hot_short.items():
+        if weight:
+            some = mask & (own.segments["phase"] == phase)
+            durations[some] = (durations[some] * (1 - weight / short[phase])).astype(np.int64)
+    return durations

@@ -1,0 +1,44 @@
+"""Options that several commands have."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from rankscope.base.errors import UserError
+from rankscope.base.rundir import default_runs_dir
+
+FAILED_GATE = 3
+
+
+def add_report_options(parser: argparse.ArgumentParser) -> None:
+    """The options that every command that makes a report has."""
+    parser.add_argument("--report-json", metavar="FILE", type=Path, help="also write the report as JSON")
+    parser.add_argument("--report-html", metavar="FILE", type=Path, help="also write the report as one HTML file")
+    parser.add_argument(
+        "--fail-on", choices=("warning", "critical"), help=f"exit with {FAILED_GATE} where such a finding is made"
+    )
+
+
+def add_runs_dir(parser: argparse.ArgumentParser) -> None:
+    """`--runs-dir`, read with `runs_dir`."""
+    parser.add_argument("--runs-dir", type=Path, metavar="DIR", help="where run folders are kept (./rankscope-runs)")
+
+
+def runs_dir(args: argparse.Namespace) -> Path:
+    """Where this command looks for runs or puts them."""
+    return (args.runs_dir or default_runs_dir()).absolute()
+
+
+def check_targets(args: argparse.Namespace) -> None:
+    """Find out before the work that a report cannot be written."""
+    for name in ("report_json", "report_html"):
+        path: Path | None = getattr(args, name, None)
+        if path is None:
+            continue
+        folder = path.absolute().parent
+        if not folder.is_dir():
+            raise UserError(f"{path}: its folder {folder} does not exist; create it or choose another place")
+        if path.is_dir() or not os.access(path if path.exists() else folder, os.W_OK):
+            raise UserError(f"{path}: cannot be written; choose another place")

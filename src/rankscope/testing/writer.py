@@ -1,0 +1,82 @@
+"""Writes records as one process of a made-up run would: slots with interned names, stacks and a description."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from rankscope.records.payload import NAME, PROCESS, STACK
+from rankscope.records.process import Process
+from rankscope.records.record import Record, Source, float_bits, sources
+
+Row = tuple[int, ...]
+"""The values of one `ROW_FIELDS` row."""
+Text = tuple[int, int, int, str]
+"""A payload: process, kind, id, text."""
+
+IN_FRONT = ("process", "time_ns", "duration_ns", "step")
+
+
+class Writer:
+    """The records of one process. Fields that are name ids take the text itself and intern it."""
+
+    def __init__(self, process: Process, node: int = 0) -> None:
+        self.process = process
+        self.pid = process.pid
+        self.rows: list[Row] = []
+        self._node = node
+        self._names: dict[str, int] = {}
+        self._stacks: dict[tuple[str, ...], int] = {}
+        self._payloads: list[Text] = [(self.pid, PROCESS, 0, process.encode())]
+
+    def name(self, text: str) -> int:
+        """The id of a text; 0 for none."""
+        if not text:
+            return 0
+        known = self._names.get(text)
+        if known is None:
+            known = self._names[text] = len(self._names) + 1
+            self._payloads.append((self.pid, NAME, known, text))
+        return known
+
+    def stack(self, frames: tuple[str, ...]) -> int:
+        """The id of a stack given as `file:line:function`, outermost frame first."""
+        known = self._stacks.get(frames)
+        if known is None:
+            ids = " ".join(str(self.name(frame)) for frame in reversed(frames))
+            known = self._stacks[frames] = len(self._stacks) + 1
+            self._payloads.append((self.pid, STACK, known, ids))
+        return known
+
+    def put(self, kind: type[Record], begin: int, end: int, step: int, **values: int | float | str) -> None:
+        """One record. Fields that are not given are 0; an unknown field is a mistake of the caller."""
+        words = {"name": 0, "a": 0, "b": 0, "c": 0}
+        layout = _layout(kind)
+        for field, value in values.items():
+            source = layout.get(field)
+            if source is None:
+                raise ValueError(f"{kind.__name__} has no field {field!r}; it has {', '.join(layout)}")
+            number = self.name(value) if isinstance(value, str) else value
+            if source.is_float:
+                words[source.word] = float_bits(float(number))
+            else:
+                words[source.word] |= _fit(kind, field, int(number), source) << source.shift
+        commit = len(self.rows) + 1
+        self.rows.append(
+            (self.pid, 0, self._node, commit, begin, end - begin, kind.code, words["name"], step,
+             words["a"], words["b"], words["c"], commit)
+        )  # fmt: skip
+
+    def payloads(self) -> list[Text]:
+        """All payloads so far, oldest first."""
+        return list(self._payloads)
+
+
+@cache
+def _layout(kind: type[Record]) -> dict[str, Source]:
+    return {field: source for field, source in sources(kind).items() if field not in IN_FRONT}
+
+
+def _fit(kind: type[Record], field: str, number: int, source: Source) -> int:
+    if source.bits < 64 and not 0 <= number < 1 << source.bits:
+        raise ValueError(f"{kind.__name__}.{field} has {source.bits} bits, {number} does not fit")
+    return number
