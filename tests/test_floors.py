@@ -35,7 +35,13 @@ NEVER = {
 }
 
 # torch is the user's own and already loaded where these run; they import it inside functions.
-TORCH = ("capture/sources/", "capture/deep.py", "capture/describe.py", "capture/api.py")
+TORCH = (
+    "capture/sources/",
+    "capture/api.py",
+    "capture/compiled_frames.py",
+    "capture/deep.py",
+    "capture/describe.py",
+)
 
 FILES = sorted(ROOT.glob("*/**/*.py"))
 SCRIPTS = ROOT / "cli" / "demo_programs"  # programs of a user, shipped to be run, never imported

@@ -13,7 +13,10 @@ from typing import Any
 
 import pytest
 
+import rankscope
 from rankscope.report.report import Report, from_json
+
+PACKAGE = str(Path(rankscope.__file__).parent)
 
 TRAIN = """
 import os, sys, time
@@ -77,8 +80,8 @@ class Playground:
         self, process: subprocess.Popen[bytes], input: bytes | None = None
     ) -> subprocess.CompletedProcess[bytes]:
         out, error = process.communicate(input, timeout=120)
-        lines = [line for line in error.splitlines() if b"rankscope" in line and b"File" in line]
-        assert not lines, error.decode()  # no traceback of ours
+        ours = b'  File "' + PACKAGE.encode()
+        assert not [line for line in error.splitlines() if line.startswith(ours)], error.decode()  # no traceback of ours
         return subprocess.CompletedProcess(process.args, process.returncode, out, error)
 
     def python(self, *arguments: str, **more: Any) -> subprocess.CompletedProcess[bytes]:

@@ -22,6 +22,7 @@ from rankscope.analysis.stacks import Place, Samples, Stack, activity, is_user, 
 from rankscope.analysis.tables import Tables, column
 from rankscope.analysis.timeline import Timeline
 from rankscope.records.collective import Collective
+from rankscope.records.loading import LoaderStart
 from rankscope.records.training import Backward, Span
 
 Code = tuple[str, str]
@@ -62,6 +63,8 @@ class Activities:
     """Rank position -> for each sample the index of its segment (-1: outside)."""
     place: list[list[Place | None]] = field(default_factory=list)
     """Rank position -> for each sample what the loop was doing."""
+    datasets: set[str] = field(default_factory=set)
+    """Classes of the datasets that loaders were made for."""
     serves: dict[Code, str] = field(default_factory=dict)
     """Function -> the phase that it serves."""
     labels: list[dict[int, str]] = field(default_factory=list)
@@ -85,6 +88,8 @@ def find_activities(
         known: dict[int, Place | None] = {}
         found.place.append([known.setdefault(id(s), activity(s, loop)) for s in mine.stack])
     sites = _call_sites(tables, ranks, timelines)
+    for rank, own in zip(ranks, timelines, strict=True):
+        found.datasets |= {tables.name(rank.pid, n) for n in np.unique(own.rows[LoaderStart.code]["name"]).tolist()}
     for position, own in enumerate(timelines):
         _functions_of_evaluation(found, own, samples[position], position)
     for own, mine, position in zip(timelines, samples, range(len(ranks)), strict=True):
@@ -208,6 +213,8 @@ def _serves(
         return timeline.CHECKPOINT
     if any(found.serves.get(code) == timeline.EVALUATION for code in codes):
         return timeline.EVALUATION
+    if builds_dataset(stack, found.datasets):
+        return timeline.DATA
     if codes & sites[timeline.COMMUNICATION]:
         return timeline.COMMUNICATION
     if any(lib in file for file in files for lib in LOGGING_LIBRARIES):
@@ -222,6 +229,13 @@ def _serves(
         if caller is not None and feeds_forward(caller.file, caller.line):
             return timeline.DATA
     return timeline.OTHER
+
+
+def builds_dataset(stack: Stack, datasets: set[str]) -> bool:
+    """Whether a dataset that a loader is made for is being built."""
+    return any(
+        frame.function.endswith(".__init__") and frame.function.split(".")[-2] in datasets for frame in stack.frames
+    )
 
 
 def _caller_line(stack: Stack, loop: set[Code]) -> Place | None:

@@ -41,6 +41,7 @@ def user_calls(facts: Facts, position: int, most_bytes: int) -> Calls:
 
 def main_site(facts: Facts, position: int, rows: Rows) -> tuple[Place | None, float]:
     """The line from which most of these collectives are called, and its share of them."""
+    rows = rows[column(rows, Collective, "site") > 0]
     if not len(rows):
         return None, 0.0
     sites, counts = np.unique(column(rows, Collective, "site"), return_counts=True)
@@ -215,12 +216,19 @@ BULK_BYTES = 16_384
 
 
 def send_queue_share(facts: Facts) -> list[float | None]:
-    """For each rank the share of readings that found bytes waiting to be sent; None with too few readings."""
+    """For each rank the share of readings that found bytes waiting to be sent while no other rank had bytes waiting
+    to be read (a peer that does not get to reading holds up the sender, too); None with too few readings."""
+    unsent = [facts.counter("send_queue_bytes", rank.pid) for rank in facts.ranks]
+    unread = [facts.counter("receive_queue_bytes", rank.pid) for rank in facts.ranks]
+    behind = [dict(zip(s.time_ns.tolist(), s.value.tolist(), strict=True)) for s in unread]
     shares: list[float | None] = []
-    for rank in facts.ranks:
-        series = facts.counter("send_queue_bytes", rank.pid)
-        inside = (series.time_ns >= facts.begin) & (series.time_ns <= facts.end)
-        shares.append(float((series.value[inside] > BULK_BYTES).mean()) if inside.sum() >= FEWEST_READINGS else None)
+    for position, series in enumerate(unsent):
+        stuck = []
+        for time, value in zip(series.time_ns.tolist(), series.value.tolist(), strict=True):
+            if facts.begin <= time <= facts.end:
+                others = max((b.get(time, 0) for p, b in enumerate(behind) if p != position), default=0)
+                stuck.append(value > BULK_BYTES and others <= BULK_BYTES)
+        shares.append(float(np.mean(stuck)) if len(stuck) >= FEWEST_READINGS else None)
     return shares
 
 

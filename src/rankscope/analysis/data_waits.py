@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rankscope.analysis import timeline
+from rankscope.analysis.activities import builds_dataset
 from rankscope.analysis.detector import MATERIAL, MATERIAL_EVERYWHERE
 from rankscope.analysis.facts import Facts, Mask
 from rankscope.analysis.hot_code import HotPlace, hot_place, hot_place_of_workers, samples_in
@@ -54,10 +55,7 @@ class DataWait:
 
 def assess(facts: Facts) -> DataWait:
     """Assess once a run."""
-    known: DataWait | None = facts.__dict__.get("_data_wait")
-    if known is None:
-        known = facts.__dict__["_data_wait"] = _assess(facts)
-    return known
+    return facts.once(_assess)
 
 
 def _assess(facts: Facts) -> DataWait:
@@ -71,7 +69,8 @@ def _assess(facts: Facts) -> DataWait:
     waits = _rows(facts, BatchWait, positions)
     starts = _rows(facts, LoaderStart, positions)
     workers = int(column(waits, BatchWait, "workers").max()) if len(waits) else 0
-    restart, iterators = _restarts(waits, starts)
+    rebuilt_ns = sum(_rebuilding_ns(facts, p) for p in positions)
+    restart, iterators = _restarts(waits, starts, rebuilt_ns)
     fetches = _fetches(facts, positions, workers)
     cpu_share = _ratio(column(fetches, Fetch, "cpu_ns").sum(), fetches["duration_ns"].sum()) if len(fetches) else None
     hot = _hot(facts, positions, masks, workers)
@@ -107,7 +106,7 @@ def _with_cause(facts: Facts, wait: DataWait) -> DataWait:
         floor = MAIN_PROCESS_SHARE
     if not wait.positions or wait.gain < floor:
         return wait
-    if wait.workers and wait.restart_share >= 0.5 and wait.iterators >= 2:
+    if wait.restart_share >= 0.5 and wait.iterators >= 2:
         cause = "loader-worker-restart"
     elif wait.workers > 1 and wait.affinity is not None and (wait.cpu_share or 0) > 0.0:
         cause = "worker-affinity"
@@ -123,8 +122,16 @@ def _rows(facts: Facts, kind: type[BatchWait] | type[LoaderStart], positions: tu
     return np.concatenate(parts) if parts else facts.tables.of(kind)[:0]
 
 
-def _restarts(waits: Rows, starts: Rows) -> tuple[float, int]:
-    """(share of the waiting that starting iterators took, iterators with workers that were started anew)."""
+def _rebuilding_ns(facts: Facts, position: int) -> float:
+    """Time of the window in which a rank built datasets anew."""
+    samples = facts.samples(position)
+    inside = np.flatnonzero((samples.time_ns >= facts.begin) & (samples.time_ns <= facts.end)).tolist()
+    datasets = facts.activities.datasets
+    return float(sum(samples.weight_ns[i] for i in inside if builds_dataset(samples.stack[i], datasets)))
+
+
+def _restarts(waits: Rows, starts: Rows, rebuilt_ns: float) -> tuple[float, int]:
+    """(share of the waiting that starting iterators took, iterators that began with new workers or a new dataset)."""
     if not len(waits):
         return 0.0, 0
     fresh = column(starts, LoaderStart, "reused") == 0
@@ -132,8 +139,9 @@ def _restarts(waits: Rows, starts: Rows) -> tuple[float, int]:
     first = column(waits, BatchWait, "ordinal") == 0
     first_ns = float(waits["duration_ns"][first & (column(waits, BatchWait, "workers") > 0)].sum())
     start_ns = float(starts["duration_ns"][fresh & with_workers].sum())
-    total = float(waits["duration_ns"].sum() + starts["duration_ns"].sum())
-    return _ratio(first_ns + start_ns, total) or 0.0, int((fresh & with_workers).sum())
+    total = float(waits["duration_ns"].sum() + starts["duration_ns"].sum()) + rebuilt_ns
+    loaders = len(np.unique(column(starts, LoaderStart, "loader"))) if rebuilt_ns else 0
+    return _ratio(first_ns + start_ns + rebuilt_ns, total) or 0.0, max(loaders, int((fresh & with_workers).sum()))
 
 
 def _fetches(facts: Facts, positions: tuple[int, ...], workers: int) -> Rows:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from rankscope.records.training import Forward, Step
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+T = TypeVar("T")
 
 WARM_UP_STEPS = 20
 """Most of the first steps that are left out: allocation, worker start-up, autotuning (never more than a fifth)."""
@@ -54,6 +56,15 @@ class Facts:
     def __init__(self, tables: Tables) -> None:
         self.tables = tables
         self.ranks: tuple[Rank, ...] = find_ranks(tables)
+        self._kept: dict[tuple[Any, tuple[int, ...]], Any] = {}
+
+    def once(self, make: Callable[..., T], *arguments: int) -> T:
+        """`make(self, *arguments)`, made when first asked for and kept: assessments that several detectors share."""
+        key = (make, arguments)
+        if key not in self._kept:
+            self._kept[key] = make(self, *arguments)
+        found: T = self._kept[key]
+        return found
 
     # -- steps -------------------------------------------------------------------------------------------------
 
@@ -281,17 +292,11 @@ class Facts:
 
     def samples(self, position: int) -> Samples:
         """Stack samples of a rank's training thread."""
-        return self._samples_of(self.ranks[position].pid)
-
-    def _samples_of(self, pid: int) -> Samples:
-        cache: dict[int, Samples] = self.__dict__.setdefault("_samples", {})
-        if pid not in cache:
-            cache[pid] = read_samples(self.tables, pid)
-        return cache[pid]
+        return self.once(_samples_of, self.ranks[position].pid)
 
     def worker_samples(self, position: int) -> list[Samples]:
         """Stack samples of each of a rank's loader workers."""
-        return [self._samples_of(pid) for pid in self.ranks[position].workers]
+        return [self.once(_samples_of, pid) for pid in self.ranks[position].workers]
 
     @cached_property
     def sampled(self) -> bool:
@@ -299,16 +304,14 @@ class Facts:
 
     def counter(self, name: str, pid: int) -> Series:
         """The readings of one counter of one process (0: of the machine)."""
-        cache: dict[tuple[str, int], Series] | None = self.__dict__.get("_counters")
-        if cache is None:
-            cache = self.__dict__["_counters"] = self._read_counters()
-        return cache.get((name, pid), Series(np.empty(0, np.int64), np.empty(0, np.int64)))
+        return self._counters.get((name, pid), Series(np.empty(0, np.int64), np.empty(0, np.int64)))
 
     def counter_names(self) -> set[tuple[str, int]]:
-        self.counter("", 0)
-        return set(self.__dict__["_counters"])
+        """All counters that were read: (name, pid)."""
+        return set(self._counters)
 
-    def _read_counters(self) -> dict[tuple[str, int], Series]:
+    @cached_property
+    def _counters(self) -> dict[tuple[str, int], Series]:
         rows = self.tables.of(Counter)
         key = rows["process"].astype(np.int64) << 16 | rows["name"].astype(np.int64)
         found: dict[tuple[str, int], Series] = {}
@@ -343,3 +346,7 @@ class Facts:
     def numbers(self, positions: Sequence[int]) -> tuple[int, ...]:
         """Rank numbers of positions."""
         return tuple(sorted(self.ranks[p].rank for p in positions))
+
+
+def _samples_of(facts: Facts, pid: int) -> Samples:
+    return read_samples(facts.tables, pid)

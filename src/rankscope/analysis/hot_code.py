@@ -28,11 +28,12 @@ class HotPlace:
 
 
 def states(facts: Facts, position: int) -> States:
-    """States of a rank's samples, computed once."""
-    cache: dict[int, States] = facts.__dict__.setdefault("_states", {})
-    if position not in cache:
-        cache[position] = states_of(facts.tables, facts.ranks[position].pid, facts.samples(position))
-    return cache[position]
+    """States of a rank's samples."""
+    return facts.once(_states, position)
+
+
+def _states(facts: Facts, position: int) -> States:
+    return states_of(facts.tables, facts.ranks[position].pid, facts.samples(position))
 
 
 def samples_in(facts: Facts, position: int, mask: NDArray[np.bool_]) -> NDArray[np.int64]:

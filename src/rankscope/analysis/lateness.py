@@ -37,14 +37,15 @@ class Lateness:
 
 def lateness(facts: Facts) -> Lateness:
     """Compute times of a run with at least two ranks."""
-    known: Lateness | None = facts.__dict__.get("_lateness")
-    if known is None:
-        rows = []
-        for p in range(facts.size):
-            mask = facts.work(p) & np.isin(facts.phases(p), COMPUTE) & (facts.timelines[p].segments["detail"] == 0)
-            rows.append(facts.per_step(p, mask))
-        known = facts.__dict__["_lateness"] = Lateness(np.array(rows))
-    return known
+    return facts.once(_lateness)
+
+
+def _lateness(facts: Facts) -> Lateness:
+    rows = []
+    for p in range(facts.size):
+        mask = facts.work(p) & np.isin(facts.phases(p), COMPUTE) & (facts.timelines[p].segments["detail"] == 0)
+        rows.append(facts.per_step(p, mask))
+    return Lateness(np.array(rows))
 
 
 def ratio_by_phase(facts: Facts, position: int) -> dict[str, float]:

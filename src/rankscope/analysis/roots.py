@@ -19,7 +19,7 @@ EXPLAINS: dict[str, tuple[str, ...]] = {
     "slow-storage": ("slow-data-loading",),
     "gc-pause": ("slow-code", "slow-device", "uneven-work"),
     "denormals": ("slow-device", "slow-code", "uneven-work"),
-    "recompilation": ("slow-code", "slow-device", "uneven-work", "slow-start"),
+    "recompilation": ("slow-code", "slow-device", "uneven-work", "slow-start", "gc-pause"),
     "uneven-work": ("slow-device", "communication-bound"),
     "missing-no-sync": ("communication-bound", "tiny-collectives", "slow-link", "slow-code"),
     "tiny-collectives": ("communication-bound", "host-sync", "slow-code", "slow-link"),

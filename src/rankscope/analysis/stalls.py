@@ -10,7 +10,7 @@ from rankscope.analysis import wording
 from rankscope.analysis.detector import MATERIAL, MATERIAL_EVERYWHERE
 from rankscope.analysis.facts import Facts, Mask
 from rankscope.analysis.hot_code import hot_place, samples_in
-from rankscope.analysis.stacks import Place, parse_place
+from rankscope.analysis.stacks import Place, activity, parse_place
 from rankscope.analysis.tables import column
 from rankscope.base.finding import Evidence, Finding
 from rankscope.records.training import Span
@@ -99,7 +99,9 @@ def finding(facts: Facts, stall: Stall, cause: str, doing: str, advice: tuple[st
 
 def _place(facts: Facts, stall: Stall, position: int) -> tuple[Place | None, str | None]:
     """Where it happens: from the stack samples, else from the call-site of the recorded spans."""
-    hot = hot_place(facts, position, samples_in(facts, position, stall.masks[position]))
+    loop = facts.activities.loop
+    indices = samples_in(facts, position, stall.masks[position])
+    hot = hot_place(facts, position, indices, where=lambda stack: activity(stack, loop))
     if hot is not None:
         return hot.place, hot.component
     spans = facts.rows(Span, position)

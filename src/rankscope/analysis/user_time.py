@@ -47,9 +47,10 @@ class FunctionTime:
 
 def user_functions(facts: Facts, position: int) -> dict[Code, FunctionTime]:
     """For each function of user code the time in which it, and not torch below it, kept the rank."""
-    cache: dict[int, dict[Code, FunctionTime]] = facts.__dict__.setdefault("_user_functions", {})
-    if position in cache:
-        return cache[position]
+    return facts.once(_user_functions, position)
+
+
+def _user_functions(facts: Facts, position: int) -> dict[Code, FunctionTime]:
     samples = facts.samples(position)
     state = states(facts, position)
     segment = facts.activities.segment[position]
@@ -83,7 +84,6 @@ def user_functions(facts: Facts, position: int) -> dict[Code, FunctionTime]:
         entry.indices.append(index)
     for entry in found.values():
         entry.place = entry.lines.most_common(1)[0][0]
-    cache[position] = found
     return found
 
 

@@ -149,9 +149,13 @@ class Agent:
         me = threading.get_ident()
         if me == self.thread:
             return True
-        if self.step or self.ring is None:
+        if self.step or self.ended or self.role != "rank":
             return False
         self.thread = me
+        if self.ring is None:
+            self.open()
+        if self.ring is None:
+            return False
         self.put = self.ring.lane()
         return True
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import textwrap
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -35,7 +36,12 @@ def make_parser() -> argparse.ArgumentParser:
     words = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
     for cls in load_all(commands, Command):
         first_line = (cls.__doc__ or "").splitlines()[0]
-        about: dict[str, Any] = {"description": first_line, "epilog": f"example: {cls.example}", "allow_abbrev": False}
+        about: dict[str, Any] = {
+            "description": textwrap.fill(first_line, 79),
+            "epilog": f"example: {cls.example}",
+            "formatter_class": argparse.RawDescriptionHelpFormatter,  # an example is copied: no line break in it
+            "allow_abbrev": False,
+        }
         if not cls.internal:
             about["help"] = first_line
         own = words.add_parser(cls.name, **about)

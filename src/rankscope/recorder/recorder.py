@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 from rankscope.base.clock import now_ns
 from rankscope.base.guard import guard
-from rankscope.records.host import Counter, Lost, ProcessEnd
-from rankscope.records.payload import PROCESS, Payload
-from rankscope.records.process import Process, decode_process
-from rankscope.records.slot import ROW_FIELDS, SLOT_FIELDS
 from rankscope.recorder import counters
 from rankscope.recorder.own_records import OwnRecords
 from rankscope.recorder.ring_reader import NotARing, RingReader
 from rankscope.recorder.sockets import Sockets
+from rankscope.records.host import Counter, Lost, ProcessEnd
+from rankscope.records.payload import PROCESS, Payload
+from rankscope.records.process import Process, decode_process
+from rankscope.records.slot import ROW_FIELDS, SLOT_FIELDS
 from rankscope.wire.frame import Frame
 from rankscope.wire.spool import Spool, SpoolFull
 
@@ -173,8 +173,9 @@ class Recorder:
                 watched.payloads_dropped = dropped
         if not observed:
             return
-        for pid, queued in self._sockets.queues(self._ranks()).items():
-            self._own.add(Counter.code, "send_queue_bytes", now, queued, pid)
+        for pid, (unsent, unread) in self._sockets.queues(self._ranks()).items():
+            self._own.add(Counter.code, "send_queue_bytes", now, unsent, pid)
+            self._own.add(Counter.code, "receive_queue_bytes", now, unread, pid)
         for name, value, of in counters.machine_counters():
             self._own.add(Counter.code, name, now, value, of)
         for name, value, of in counters.process_counters(os.getpid()):

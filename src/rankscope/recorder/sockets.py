@@ -15,14 +15,17 @@ class Sockets:
         self._reads = 0
         self._owner: dict[str, int] = {}
 
-    def queues(self, pids: list[int]) -> dict[int, int]:
-        """pid -> bytes in the send queues of all its connections; a process without connections is left out."""
+    def queues(self, pids: list[int]) -> dict[int, tuple[int, int]]:
+        """pid -> bytes in the send queues and in the receive queues of all its connections.
+
+        A process without connections is left out.
+        """
         if self._reads % self._every == 0:
             self._owner = {inode: pid for pid in pids for inode in _inodes(pid)}
         self._reads += 1
         if not self._owner:
             return {}
-        found: dict[int, int] = {}
+        found: dict[int, tuple[int, int]] = {}
         for family in ("tcp", "tcp6"):
             try:
                 with open(f"/proc/net/{family}", encoding="ascii") as file:
@@ -33,7 +36,9 @@ class Sockets:
                 fields = line.split(None, 10)
                 owner = self._owner.get(fields[9])
                 if owner is not None and fields[3] == ESTABLISHED:
-                    found[owner] = found.get(owner, 0) + int(fields[4].partition(":")[0], 16)
+                    unsent, _, unread = fields[4].partition(":")
+                    before = found.get(owner, (0, 0))
+                    found[owner] = before[0] + int(unsent, 16), before[1] + int(unread, 16)
         return found
 
 

@@ -23,6 +23,7 @@ from rankscope.report.report import (
     Report,
     Run,
     Step,
+    Verdict,
     WhatIf,
     verdict_of,
 )
@@ -41,7 +42,7 @@ def assemble(facts: Facts, manifest: Manifest, examination: Examination) -> Repo
     """The report of an examination that has been made."""
     return Report(
         run=_run(facts, manifest),
-        verdict=_verdict(facts, examination),
+        verdict=_verdict(facts, manifest, examination),
         findings=examination.findings,
         step=_step(facts),
         whatif=_whatif(facts),
@@ -52,7 +53,14 @@ def assemble(facts: Facts, manifest: Manifest, examination: Examination) -> Repo
     )
 
 
-def _verdict(facts: Facts, examination: Examination):  # type: ignore[no-untyped-def]
+INTERRUPTED = (0, 130, -2, None)
+"""Exit codes of a command that was not ended by an error of its own: done, Ctrl-C, still running."""
+
+
+def _verdict(facts: Facts, manifest: Manifest, examination: Examination) -> Verdict:
+    """A command that ended with an error has failed, whatever its steps looked like until then."""
+    if facts.ranks and facts.all_steps and manifest.exit_code not in INTERRUPTED:
+        return "failed"
     return verdict_of(examination.findings, examined=facts.enough)
 
 

@@ -86,7 +86,7 @@ def _name(facts: Facts, position: int, at: int) -> str:
     if collective >= 0:
         return f"waits for {facts.tables.name(pid, int(own.collectives['name'][collective]))}"
     rows = own.rows.get(int(segment["kind"]))
-    if rows is not None and int(segment["row"]) >= 0 and int(segment["kind"]) not in (40,):
+    if rows is not None and int(segment["row"]) >= 0 and int(segment["kind"]) not in (3, 40):
         name = facts.tables.name(pid, int(rows["name"][int(segment["row"])]))
         return name.rpartition(":")[2] if name.count(":") >= 2 else name
     return "garbage collection" if int(segment["kind"]) == 40 else own.phases[int(segment["phase"])]

@@ -130,9 +130,7 @@ class Feed:
         end = begin + thread.noisy(value(loader.fetch_ms, thread.rank, self._total - self._given + number) * MS)
         worker.free = self._ready[number] = end
         frames = (*places.loop(places.BATCH_LINE), *places.WORKER, places.FETCH, loader.place, *loader.below)
-        worker.activities.append(
-            Activity(begin, end, frames, loader.state, "data", worker.fetches, loader.cpu_share)
-        )
+        worker.activities.append(Activity(begin, end, frames, loader.state, "data", worker.fetches, loader.cpu_share))
         worker.writer.put(
             Fetch, begin, end, worker.fetches, name=loader.dataset, samples=loader.samples,
             cpu_ns=round((end - begin) * loader.cpu_share), worker=number % loader.workers + 1,
@@ -146,7 +144,7 @@ class Feed:
         thread.until(self._ready[self._given], *places.QUEUE_GET)
         thread.spend(HAND_OVER_NS, state=NATIVE)
         self._ask(thread)
-        self._record(thread, begin, grad, 0, outstanding, ready)
+        self._record(thread, begin, grad=grad, outstanding=outstanding, ready=ready)
 
     def _fetch_here(self, thread: Thread, grad: int) -> None:
         loader = self.loader
@@ -157,13 +155,15 @@ class Feed:
             Fetch, begin, thread.now, thread.step, name=loader.dataset, samples=loader.samples,
             cpu_ns=round(ns * loader.cpu_share), worker=0,
         )  # fmt: skip
-        self._record(thread, begin, grad, 0, 0, 0)
+        self._record(thread, begin, grad=grad)
 
     def _wait(self, thread: Thread, begin: int, end: int, grad: int, ended: int) -> None:
         thread.until(end, state=NATIVE)
-        self._record(thread, begin, grad, ended, 0, 0)
+        self._record(thread, begin, grad=grad, ended=ended)
 
-    def _record(self, thread: Thread, begin: int, grad: int, ended: int, outstanding: int, ready: int) -> None:
+    def _record(
+        self, thread: Thread, begin: int, *, grad: int, ended: int = 0, outstanding: int = 0, ready: int = 0
+    ) -> None:
         thread.writer.put(
             BatchWait, begin, thread.now, thread.step, name=self.loader.dataset, ordinal=self._given,
             cpu_ns=HAND_OVER_NS, loader=1, workers=self.loader.workers, outstanding=outstanding, ready=ready,

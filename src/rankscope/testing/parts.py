@@ -95,9 +95,7 @@ class GcPause(Part):
     def act(self, thread: Thread) -> Program:
         begin = thread.now
         thread.spend(value(self.ms, thread.rank, thread.step) * MS, state=HOLDING, cpu=1.0)
-        thread.writer.put(
-            GcPauseRecord, begin, thread.now, thread.step, generation=self.generation, collected=1000
-        )
+        thread.writer.put(GcPauseRecord, begin, thread.now, thread.step, generation=self.generation, collected=1000)
         return
         yield
 
@@ -176,7 +174,7 @@ class Evaluate(Part):
                 writer.put(BatchWait, begin, thread.now, step, name="Held", ordinal=batch, loader=2)
                 begin = thread.now
                 with thread.inside(*places.FORWARD, phase="forward"):
-                    thread.spend(value(self.forward_ms, rank, step) * MS, places.LINEAR)
+                    thread.spend(value(self.forward_ms, rank, step) * MS, *places.LINEAR)
                 writer.put(
                     Forward, begin, thread.now, step, name=self.model, model=self.model, shape="[32, 128]",
                     elements=4096, cpu_ns=thread.now - begin, training=0, grad=0, trained=1,
@@ -199,7 +197,7 @@ class Reduce(Part):
     operation: str = "allreduce"
     place: str = f"{places.TRAIN}:77:reduce_metrics"
     line: int = places.END_LINE
-    between_ms: float = 0.0
+    between_ms: float = 0.01
     """User code before each call, in the same function."""
 
     def act(self, thread: Thread) -> Program:
@@ -255,9 +253,7 @@ class CommunicationHook(Part):
         begin = thread.now
         with thread.inside(*places.HOOK_TIMER, self.place):
             thread.spend(value(self.ms, thread.rank, thread.step) * MS, state=self.state)
-        thread.writer.put(
-            CommunicationCode, begin, thread.now, thread.step, name=self.place, bytes=self.bytes
-        )
+        thread.writer.put(CommunicationCode, begin, thread.now, thread.step, name=self.place, bytes=self.bytes)
         return
         yield
 
@@ -300,7 +296,7 @@ class Deep(Part):
 
     def act(self, thread: Thread) -> Program:
         begin = thread.now
-        thread.spend(value(self.ms, thread.rank, thread.step) * MS, places.LINEAR)
+        thread.spend(value(self.ms, thread.rank, thread.step) * MS, *places.LINEAR)
         thread.writer.put(
             Module, begin, thread.now, thread.step, name=self.path, cpu_ns=thread.now - begin, numel=self.numel,
             full_precision=self.full_precision, autocast=self.autocast, leaf=1, class_name=self.class_name,

@@ -22,9 +22,11 @@ FORWARD: Final[Frames] = (
     f"{TORCH}/nn/modules/module.py:1750:Module._wrapped_call_impl",
     f"{TORCH}/nn/modules/module.py:1761:Module._call_impl",
     f"{MODEL}:21:Net.forward",
-    f"{TORCH}/nn/modules/module.py:1761:Module._call_impl",
 )
-LINEAR: Final = f"{TORCH}/nn/modules/linear.py:125:Linear.forward"
+LINEAR: Final[Frames] = (
+    f"{TORCH}/nn/modules/module.py:1761:Module._call_impl",
+    f"{TORCH}/nn/modules/linear.py:125:Linear.forward",
+)
 BACKWARD: Final[Frames] = (
     f"{TORCH}/_tensor.py:630:Tensor.backward",
     f"{TORCH}/autograd/__init__.py:364:backward",

@@ -190,7 +190,12 @@ class _Simulation:
         for thread, feed in zip(self.threads, self.feeds, strict=True):
             armed = thread.writer.process.armed_ns
             write_samples(
-                thread.writer, thread.activities, armed, thread.now, hz=spec.sample_hz, seed=f"{spec.seed}/{thread.rank}"
+                thread.writer,
+                thread.activities,
+                armed,
+                thread.now,
+                hz=spec.sample_hz,
+                seed=f"{spec.seed}/{thread.rank}",
             )
             for worker in feed.workers:
                 last = max((a.end for a in worker.activities), default=0)
@@ -265,16 +270,16 @@ class _Simulation:
                     yield from self._optimizer(t, model)
 
     def _forward(self, t: Thread, model: Model, training: bool = True) -> Program:
-        begin = t.now
+        begin, cpu = t.now, t.cpu_ns
         half = t.noisy(value(model.forward_ms, t.rank, t.step, 15.0) * MS) / 2
         elements = int(value(model.elements, t.rank, t.step, 4096))
         with t.inside(*places.FORWARD, line=places.FORWARD_LINE, phase="forward"):
             yield from self._gathers(t)
-            t.spend(half, places.LINEAR)
+            t.spend(half, *places.LINEAR)
             yield from self._parts("in-forward", t)
-            t.spend(half, places.LINEAR)
+            t.spend(half, *places.LINEAR)
         t.writer.put(
-            Forward, begin, t.now, t.step, name=model.name, elements=elements, cpu_ns=t.now - begin, model=model.name,
+            Forward, begin, t.now, t.step, name=model.name, elements=elements, cpu_ns=t.cpu_ns - cpu, model=model.name,
             shape=f"[{elements}]", training=int(training), grad=int(training), trained=int(training),
         )  # fmt: skip
 
@@ -294,7 +299,7 @@ class _Simulation:
         assert model.backward_ms is not None
         total = t.noisy(value(model.backward_ms, t.rank, t.step, 30.0) * MS)
         slices = max(2, sharded or buckets)
-        begin = t.now
+        begin, cpu = t.now, t.cpu_ns
         t.in_backward, t.backward_calls, t.last_enter_ns = True, 0, 0
         call = None
         with t.inside(*places.BACKWARD, line=places.BACKWARD_LINE, phase="backward"):
@@ -316,24 +321,31 @@ class _Simulation:
         last_enter = t.last_enter_ns if call is not None else 0
         self.micro[t.rank] += 1
         t.writer.put(
-            Backward, begin, t.now, t.step, site=places.site(places.BACKWARD_LINE), cpu_ns=total,
+            Backward, begin, t.now, t.step, site=places.site(places.BACKWARD_LINE), cpu_ns=t.cpu_ns - cpu,
             last_enter_ns=last_enter, collectives=t.backward_calls,
         )  # fmt: skip
 
     def _optimizer(self, t: Thread, model: Model) -> Program:
         number = 1 + [m.name for m in self.models if m.optimizer_ms is not None].index(model.name)
-        begin = t.now
+        begin, cpu = t.now, t.cpu_ns
         with t.inside(*places.OPTIMIZER, line=places.OPTIMIZER_LINE, phase="optimizer"):
             assert model.optimizer_ms is not None
-            t.spend(t.noisy(value(model.optimizer_ms, t.rank, t.step, 4.0) * MS), f"{places.TORCH}/optim/adamw.py:690:_foreach_adamw")
+            t.spend(
+                t.noisy(value(model.optimizer_ms, t.rank, t.step, 4.0) * MS),
+                f"{places.TORCH}/optim/adamw.py:690:_foreach_adamw",
+            )
             yield from self._parts("in-optimizer", t)
-        t.writer.put(
-            OptimizerStep, begin, t.now, t.step, name="AdamW", optimizer=number, cpu_ns=t.now - begin
-        )
+        t.writer.put(OptimizerStep, begin, t.now, t.step, name="AdamW", optimizer=number, cpu_ns=t.cpu_ns - cpu)
         if number == 1:  # the optimizer that stepped first ends the steps of the run
             before = self.last_end[t.rank] or t.now
             t.writer.put(
-                Step, before, t.now, t.step, micro_batches=self.micro[t.rank], observed=1, own_ns=round(self.spec.own_us * 1e3)
+                Step,
+                before,
+                t.now,
+                t.step,
+                micro_batches=self.micro[t.rank],
+                observed=1,
+                own_ns=round(self.spec.own_us * 1e3),
             )
             self.last_end[t.rank], self.micro[t.rank] = t.now, 0
             self.ends[t.rank].append(t.now)

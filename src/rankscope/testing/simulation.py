@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from rankscope.records.collective import Collective, CommunicationWait
-from rankscope.testing.places import ALL_REDUCE, Frames, loop
+from rankscope.testing.places import ALL_REDUCE, END_LINE, Frames, loop
 from rankscope.testing.writer import Writer
 
 Program = Generator[None, None, None]
@@ -93,8 +93,10 @@ class Thread:
         self.writer = writer
         self.now = now
         self.step = 0
-        self.line = 0
+        self.line = END_LINE
         self.phase = ""
+        self.cpu_ns = 0
+        """CPU time used so far."""
         self.activities: list[Activity] = []
         self.in_backward = False
         self.backward_calls = 0
@@ -125,9 +127,8 @@ class Thread:
         if end <= self.now:
             return
         used = (0.0 if state == ASLEEP else 1.0) if cpu is None else cpu
-        self.activities.append(
-            Activity(self.now, end, (*self.frames(), *leaf), state, self.phase, self.step, used)
-        )
+        self.activities.append(Activity(self.now, end, (*self.frames(), *leaf), state, self.phase, self.step, used))
+        self.cpu_ns += round((end - self.now) * used)
         self.now = end
 
     def frames(self) -> Frames:

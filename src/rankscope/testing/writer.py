@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 from rankscope.records.payload import NAME, PROCESS, STACK
 from rankscope.records.process import Process
 from rankscope.records.record import Record, Source, float_bits, sources
@@ -50,7 +48,7 @@ class Writer:
     def put(self, kind: type[Record], begin: int, end: int, step: int, **values: int | float | str) -> None:
         """One record. Fields that are not given are 0; an unknown field is a mistake of the caller."""
         words = {"name": 0, "a": 0, "b": 0, "c": 0}
-        layout = _layout(kind)
+        layout = _LAYOUTS.get(kind.code) or _layout(kind)
         for field, value in values.items():
             source = layout.get(field)
             if source is None:
@@ -71,9 +69,13 @@ class Writer:
         return list(self._payloads)
 
 
-@cache
+_LAYOUTS: dict[int, dict[str, Source]] = {}
+
+
 def _layout(kind: type[Record]) -> dict[str, Source]:
-    return {field: source for field, source in sources(kind).items() if field not in IN_FRONT}
+    """Field -> where it lies, of the fields that the caller gives; kept by kind."""
+    found = {field: source for field, source in sources(kind).items() if field not in IN_FRONT}
+    return _LAYOUTS.setdefault(kind.code, found)
 
 
 def _fit(kind: type[Record], field: str, number: int, source: Source) -> int:

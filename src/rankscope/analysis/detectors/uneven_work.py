@@ -87,7 +87,7 @@ class UnevenWork(Detector):
             cost=wording.cost(facts, gain * facts.span_ns, gain),
             evidence=(
                 Evidence(
-                    f"{'input elements' if seen else 'CPU time'} of the rank with most over the one with least (median)",
+                    f"{'input elements' if seen else 'CPU time'} of the rank with most over that with least (median)",
                     ratio,
                     "x",
                 ),

@@ -41,7 +41,9 @@ def _timed(original: Any, agent: Agent, phase: int, is_compiling: Any) -> Any:
 
     @wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if is_compiling() or agent.in_backward or agent.ended or agent.ring is None or agent.thread != get_ident():
+        if is_compiling() or agent.in_backward or agent.ended:
+            return original(*args, **kwargs)
+        if agent.thread != get_ident() and not agent.adopt_thread():
             return original(*args, **kwargs)
         t0 = monotonic_ns()
         before, agent.phase = agent.phase, phase

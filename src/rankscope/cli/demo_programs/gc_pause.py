@@ -32,11 +32,11 @@ def main() -> None:
     rank = dist.get_rank()
     model = DistributedDataParallel(nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 1)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    history = read_log(400_000 if rank == 1 else 1_000)
+    history = read_log(250_000 if rank == 1 else 1_000)
     for step in range(STEPS):
         features = torch.randn(128, 64)
         # What was read for a step is dropped after it; its links keep it from being freed at once.
-        recent = read_log(6_000 if rank == 1 else 50)
+        recent = read_log(4_000 if rank == 1 else 50)
         target = torch.tensor([float(len(session.clicks)) for session in recent[:128]] * 128)[:128]
         loss = nn.functional.mse_loss(model(features).squeeze(1), target)
         optimizer.zero_grad()

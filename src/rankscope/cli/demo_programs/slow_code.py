@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 STEPS = 150
-VOCABULARY = 500
+VOCABULARY = 200
 
 
 class Model(nn.Module):
@@ -14,9 +14,9 @@ class Model(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.embed = nn.Embedding(VOCABULARY, 64)
-        self.mix = nn.Conv1d(64, 128, 3, padding=1)
-        self.predict = nn.Linear(128, VOCABULARY)
+        self.embed = nn.Embedding(VOCABULARY, 32)
+        self.mix = nn.Conv1d(32, 64, 3, padding=1)
+        self.predict = nn.Linear(64, VOCABULARY)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         mixed = torch.relu(self.mix(self.embed(tokens).transpose(1, 2)))
@@ -25,10 +25,8 @@ class Model(nn.Module):
 
 def rare_words(tokens: torch.Tensor) -> float:
     """Share of tokens that occur once in their batch."""
-    counts: dict[int, int] = {}
-    for row in tokens.tolist():
-        for token in row:
-            counts[token] = sum(1 for other in row if other == token)
+    words = tokens.flatten().tolist()
+    counts = {word: sum(1 for other in words if other == word) for word in words}
     return sum(1 for count in counts.values() if count == 1) / len(counts)
 
 
@@ -41,7 +39,7 @@ def main() -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     draw = torch.Generator().manual_seed(rank)
     for step in range(STEPS):
-        tokens = torch.randint(0, VOCABULARY, (16, 64), generator=draw)
+        tokens = torch.randint(0, VOCABULARY, (16, 80), generator=draw)
         logits = model(tokens)
         loss = nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())
         optimizer.zero_grad()

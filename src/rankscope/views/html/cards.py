@@ -75,10 +75,7 @@ def _card(finding: Finding, report: Report, details: Details, followers: tuple[C
         gain_text(finding.cost.recoverable_share),
         sure_text(finding.confidence),
         tuple(
-            EvidenceRow(
-                one.text, "all" if finding.all_ranks else ranks_text(one.ranks), value_text(one.value, one.unit)
-            )
-            for one in finding.evidence
+            EvidenceRow(one.text, ranks_text(one.ranks), value_text(one.value, one.unit)) for one in finding.evidence
         ),
         quoted_lines(finding.location, details),
         followers,

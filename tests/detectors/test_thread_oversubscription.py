@@ -1,0 +1,53 @@
+"""More compute threads than cores."""
+
+from dataclasses import replace
+
+import pytest
+
+from rankscope.analysis.detector import CannotExamine
+from rankscope.analysis.detectors.thread_oversubscription import ThreadOversubscription
+from rankscope.testing.checks import Named, found_by
+from rankscope.testing.host import Host
+from rankscope.testing.known_runs import BASE, known_run, repaired_run
+from rankscope.testing.runs import recoverable_share
+
+
+def test_names_the_threads_of_all_ranks():
+    found = found_by(ThreadOversubscription, known_run("more threads than cores"))
+
+    assert [f._replace(component=None, share=None) for f in found] == [
+        Named("thread-oversubscription", "warning", (0, 1), True, None, None, None, None)
+    ]
+    assert "8" in (found[0].component or "")
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="waiting / (1 + waiting) is the share lost by one thread; with n threads it is waiting / (waiting + cpu)",
+)
+def test_the_gain_is_what_fewer_threads_would_save():
+    name = "more threads than cores"
+    [found] = found_by(ThreadOversubscription, known_run(name))
+
+    assert found.share == pytest.approx(recoverable_share(known_run(name), repaired_run(name)), abs=0.05)
+
+
+def test_is_silent_where_one_neighbour_takes_the_cores():
+    assert found_by(ThreadOversubscription, known_run("a neighbour on rank 1's cores")) == []
+
+
+def test_is_silent_on_healthy_ranks():
+    assert found_by(ThreadOversubscription, known_run("two ranks")) == []
+
+
+def test_is_silent_where_many_threads_are_set_but_idle():
+    run = replace(BASE, torch_threads=8).build()  # the default of torch on 8 cores; nobody waits
+
+    assert found_by(ThreadOversubscription, run) == []
+
+
+def test_cannot_examine_without_readings_in_the_window():
+    run = replace(BASE, torch_threads=8, steps=12, host=Host()).build()  # half a second: one reading
+
+    with pytest.raises(CannotExamine, match="run-queue times were not read"):
+        found_by(ThreadOversubscription, run)
