@@ -83,7 +83,7 @@ def test_two_faults_are_both_named_the_dearer_one_first():
 
 
 def test_a_run_of_a_few_steps_is_not_examined_rather_than_healthy():
-    examination = examine(replace(BASE, steps=9, parts=(Code(ms=40.0),)).build().facts)
+    examination = examine(replace(BASE, steps=8, parts=(Code(ms=40.0),)).build().facts)
 
     assert examination.findings == ()
     assert {u.why for u in examination.not_examined if u.detector == "slow-code"} == {

@@ -80,8 +80,9 @@ class Playground:
         self, process: subprocess.Popen[bytes], input: bytes | None = None
     ) -> subprocess.CompletedProcess[bytes]:
         out, error = process.communicate(input, timeout=120)
+        # No traceback of ours.
         ours = b'  File "' + PACKAGE.encode()
-        assert not [line for line in error.splitlines() if line.startswith(ours)], error.decode()  # no traceback of ours
+        assert not [line for line in error.splitlines() if line.startswith(ours)], error.decode()
         return subprocess.CompletedProcess(process.args, process.returncode, out, error)
 
     def python(self, *arguments: str, **more: Any) -> subprocess.CompletedProcess[bytes]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -29,8 +29,9 @@ def test_a_folder_that_cannot_be_written_is_replaced_by_another(playground):
     assert first.endswith(f"this run is kept in {file.parent}")
 
 
-def test_without_any_place_the_command_runs_unobserved(playground, monkeypatch, private_mounts):
-    script = f"mount -t tmpfs -o ro none /mnt; exec {shlex.join(playground.command(sys.executable, 'train.py', runs=Path('/mnt/runs')))}"
+def test_without_any_place_the_command_runs_unobserved(playground, private_mounts):
+    command = shlex.join(playground.command(sys.executable, "train.py", runs=Path("/mnt/runs")))
+    script = f"mount -t tmpfs -o ro none /mnt; exec {command}"
     done = playground.finish(
         playground.start(prefix=(*private_mounts, script), environment={"XDG_STATE_HOME": "/mnt", "TMPDIR": "/mnt"})
     )
@@ -71,7 +72,8 @@ def test_full_shared_memory_makes_the_rings_lie_in_the_run_folder(playground, pr
 
 @pytest.mark.parametrize("room", ["100k", "6m"], ids=["full from the start", "full soon"])
 def test_a_full_disk_costs_the_command_nothing(playground, private_mounts, room):
-    command = playground.command(sys.executable, "train.py", runs=Path("/mnt/runs"), options=("--report-json", "r.json"))
+    options = ("--report-json", "r.json")
+    command = playground.command(sys.executable, "train.py", runs=Path("/mnt/runs"), options=options)
     script = f"mount -t tmpfs -o size={room} none /mnt; exec {shlex.join(command)}"
 
     done = playground.finish(
@@ -85,4 +87,17 @@ def test_a_full_disk_costs_the_command_nothing(playground, private_mounts, room)
     if file.exists():
         assert from_json(file.read_bytes(), "").run.steps == 1500
     assert "internal error" not in text
-    assert os.path.exists("/mnt")
+
+
+def test_a_run_on_a_read_only_disk_is_diagnosed_and_stays_as_it_is(playground, private_mounts):
+    playground.python("train.py")
+    (run,) = playground.runs.iterdir()
+    before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
+    command = shlex.join([sys.executable, "-m", "rankscope", "diagnose", str(run)])
+    script = f"mount --bind {run} {run}; mount -o remount,bind,ro {run}; exec {command}"
+
+    done = subprocess.run([*private_mounts, script], capture_output=True, text=True, timeout=60)
+
+    assert done.returncode == 0, done.stderr
+    assert "40 steps" in done.stdout
+    assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before

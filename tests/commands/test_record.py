@@ -23,4 +23,5 @@ def test_ends_when_told_and_leaves_an_empty_store(add_run, word):
 def test_refuses_a_folder_that_is_no_run(rankscope, tmp_path):
     code, _, error = rankscope("record", str(tmp_path))
 
-    assert (code, error) == (2, f"rankscope: {tmp_path}: no run folder of rankscope (it has no run.json); see `rankscope runs`\n")
+    assert code == 2
+    assert error == f"rankscope: {tmp_path}: no run folder of rankscope (it has no run.json); see `rankscope runs`\n"

@@ -39,9 +39,11 @@ def states_of(tables: Tables, pid: int, samples: Samples) -> States:
     share = samples.cpu_ns / np.maximum(samples.weight_ns, 1)
     state = np.full(len(samples), NATIVE, np.int64)
     in_python = np.array([not _leaf_in_torch(s) for s in samples.stack], bool)
-    waited = late >= _without_lock_ns(late[~in_python])
-    state[waited & in_python] = PYTHON
     letter = column(rows, StackSample, "state").astype(np.int64)
+    # The sampler holds the interpreter lock now: a thread that runs all the same does not need it, it was the sampler
+    # that waited for a CPU.
+    waited = (late >= _without_lock_ns(late[~in_python])) & (letter != ord("R"))
+    state[waited & in_python] = PYTHON
     asleep = np.isin(letter, [ord(x) for x in "SD"]) & ~waited
     following = np.append(share[1:], share[-1:]) if len(share) else share
     unknown = (letter == 0) & (np.minimum(share, following) < BLOCKED_BELOW) & ~waited

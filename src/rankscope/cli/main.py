@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Whoever read our output has gone (`rankscope show | head`): nothing is wrong.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except Exception as error:  # noqa: BLE001  the last wall: one line, and the way to the traceback
+    except Exception as error:  # the last wall: one line, and the way to the traceback
         if os.environ.get("RANKSCOPE_DEBUG"):
             raise
         print(

@@ -142,9 +142,11 @@ def _copied(run: RunDir) -> Iterator[RunDir]:
     with tempfile.TemporaryDirectory(prefix="rankscope-") as folder:
         copy = Path(folder) / run.root.name
         try:
-            shutil.copytree(run.root, copy)
+            # The engine's links stay links: they point to other places inside the folder.
+            shutil.copytree(run.root, copy, symlinks=True)
         except (OSError, shutil.Error) as error:
             raise UserError(f"{run.root}: has no room and cannot be copied to {folder}; free some space") from error
         for path in [copy, *copy.rglob("*")]:
-            path.chmod(0o700 if path.is_dir() else 0o600)
+            if not path.is_symlink():
+                path.chmod(0o700 if path.is_dir() else 0o600)
         yield RunDir(copy)

@@ -27,7 +27,8 @@ def format_page(cause: Cause, body: str | None) -> str:
 def _fitted(paragraph: str) -> str:
     """Running text is filled anew where a line is too long; lists, tables and code are left as they are."""
     lines = paragraph.splitlines()
-    if all(len(line) <= WIDTH for line in lines) or any(line.startswith((" ", "- ", "* ", "|", "```")) for line in lines):
+    laid_out = any(line.startswith((" ", "- ", "* ", "|", "```")) for line in lines)
+    if laid_out or all(len(line) <= WIDTH for line in lines):
         return paragraph
     heading = [lines.pop(0)] if lines[0].startswith("#") else []
     return "\n".join([*heading, textwrap.fill(" ".join(lines), WIDTH)])

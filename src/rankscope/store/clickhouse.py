@@ -38,8 +38,8 @@ class ClickHouseStore(SqlStore):
 
     def _connect(self, **where: Any) -> Any:
         try:
-            import clickhouse_connect  # noqa: PLC0415 - optional
-            from clickhouse_connect.driver.exceptions import ClickHouseError  # noqa: PLC0415
+            import clickhouse_connect  # optional
+            from clickhouse_connect.driver.exceptions import ClickHouseError
         except ImportError as error:
             raise UserError(
                 f"a store at {self.address} needs the ClickHouse client: pip install 'rankscope[clickhouse]'"

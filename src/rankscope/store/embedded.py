@@ -58,7 +58,7 @@ class EmbeddedStore(SqlStore):
         EmbeddedStore.open_folder = self.folder
 
     def _open_session(self) -> Any:
-        from chdb import session  # noqa: PLC0415 - 0.2 s and 250 MB that only the owner of a store pays
+        from chdb import session  # 0.2 s and 250 MB that only the owner of a store pays
 
         arguments = "&".join(f"{name}={value}" for name, value in OPTIONS.items())
         try:

@@ -14,9 +14,9 @@ def open_store(location: str | Path) -> SqlStore:
     if isinstance(location, str) and "://" in text:
         if not text.startswith(("http://", "https://")):
             raise UserError(f"a store cannot be at {text}: give a folder or an http:// address of ClickHouse")
-        from rankscope.store.clickhouse import ClickHouseStore  # noqa: PLC0415 - an extra
+        from rankscope.store.clickhouse import ClickHouseStore  # an extra
 
         return ClickHouseStore(text)
-    from rankscope.store.embedded import EmbeddedStore  # noqa: PLC0415 - only where there is a folder
+    from rankscope.store.embedded import EmbeddedStore  # only where there is a folder
 
     return EmbeddedStore(location)

@@ -78,11 +78,20 @@ def write_counters(recorder: Writer, host: Host, ranks: Sequence[tuple[int, int]
 
 
 def write_samples(
-    writer: Writer, activities: Sequence[Activity], begin: int, end: int, *, hz: float, seed: str, idle: Frames = ()
+    writer: Writer,
+    activities: Sequence[Activity],
+    begin: int,
+    end: int,
+    *,
+    hz: float,
+    seed: str,
+    idle: Frames = (),
+    states: bool = True,
 ) -> None:
     """A stack sample every 1/hz seconds (and up to 8 ms more, as threads wake late) of what a thread did then.
 
-    `idle`: the stack between activities; () where a thread without activity is not sampled.
+    `idle`: the stack between activities; () where a thread without activity is not sampled. `states`: the kernel's
+    letter for the thread's state is known.
     """
     if hz <= 0 or not activities:
         return
@@ -97,7 +106,7 @@ def write_samples(
         if planned >= end:
             return
         at = bisect_right(starts, planned) - 1
-        now, late = planned, LATE_NS[ASLEEP]
+        now, late, state = planned, LATE_NS[ASLEEP], ASLEEP
         if at >= 0 and planned < activities[at].end:
             activity = activities[at]
             cpu = used[at] + (planned - activity.start) * activity.cpu
@@ -111,7 +120,9 @@ def write_samples(
             cpu, frames, phase, step = used[at + 1], idle, "data", activities[at].step if at >= 0 else 0
         else:
             continue
+        letter = ord("S" if state == ASLEEP else "R") if states else 0
         writer.put(
-            StackSample, now, now, step, phase=phase, stack=writer.stack(frames), cpu_ns=round(cpu), late_ns=late
-        )
+            StackSample, now, now, step, phase=phase, stack=writer.stack(frames), cpu_ns=round(cpu), late_ns=late,
+            state=letter,
+        )  # fmt: skip
         planned = max(planned, now)

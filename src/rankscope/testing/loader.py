@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from rankscope.records.loading import BatchWait, Fetch, LoaderStart, WorkerStart
@@ -59,11 +59,14 @@ class WorkerThread:
 class Feed:
     """The batches of one rank, one after the other."""
 
-    def __init__(self, loader: Loader, new_worker: Callable[[int, int, int], Process]) -> None:
+    def __init__(
+        self, loader: Loader, new_worker: Callable[[int, int, int], Process], files: Mapping[str, str]
+    ) -> None:
         self.loader = loader
         self.workers: list[WorkerThread] = []
         """All workers that there ever were."""
         self._new_worker = new_worker
+        self._files = files
         self._current: list[WorkerThread] = []
         self._ready: dict[int, int] = {}
         self._asked = 0
@@ -99,7 +102,7 @@ class Feed:
                     thread.spend(3 * MS)
                     process = self._new_worker(worker, len(self.workers), thread.now)
                     born = thread.now
-                    fresh = WorkerThread(Writer(process), born + round(loader.worker_start_ms * MS))
+                    fresh = WorkerThread(Writer(process, files=self._files), born + round(loader.worker_start_ms * MS))
                     fresh.writer.put(
                         WorkerStart, born, fresh.free, 0,
                         name=loader.dataset, worker=worker, cpu_ns=round(0.9 * loader.worker_start_ms * MS),

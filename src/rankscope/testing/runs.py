@@ -11,7 +11,7 @@ known exactly from the same run without it. The records are those that real rank
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count
@@ -93,9 +93,13 @@ class RunBuilder:
     hosts: Callable[[int], str] = lambda rank: "node0"
     sample_hz: float = 20.0
     """0: no stack samples."""
+    thread_states: bool = True
+    """Stack samples know from the kernel whether the thread ran or slept."""
     noise: float = 0.0
     """Standard deviation of each phase's duration, as a share of it."""
     seed: int = 0
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Real files in place of made-up ones (`places.TRAIN` ...): analysis reads the source lines of what it finds."""
     own_us: float = 60.0
     """What rankscope itself takes of each step (not added to its time)."""
 
@@ -148,11 +152,13 @@ class _Simulation:
         cpus = tuple(range(spec.host.cpus if spec.host else 8))
         self.cpus = cpus
         self.threads = [
-            Thread(r, self.world, Writer(self._process(r)), BEGIN_NS, noise=spec.noise, seed=spec.seed)
+            Thread(
+                r, self.world, Writer(self._process(r), files=spec.files), BEGIN_NS, noise=spec.noise, seed=spec.seed
+            )
             for r in range(spec.ranks)
         ]
         pids = count(FIRST_WORKER_PID)
-        self.feeds = [Feed(spec.loader or Loader(), self._workers_of(t, pids)) for t in self.threads]
+        self.feeds = [Feed(spec.loader or Loader(), self._workers_of(t, pids), spec.files) for t in self.threads]
         self.ends: list[list[int]] = [[] for _ in self.threads]
         self.last_end = [0] * spec.ranks
         self.micro = [0] * spec.ranks
@@ -196,12 +202,13 @@ class _Simulation:
                 thread.now,
                 hz=spec.sample_hz,
                 seed=f"{spec.seed}/{thread.rank}",
+                states=spec.thread_states,
             )
             for worker in feed.workers:
                 last = max((a.end for a in worker.activities), default=0)
                 write_samples(
                     worker.writer, worker.activities, worker.writer.process.started_ns, last, hz=spec.sample_hz,
-                    seed=f"{spec.seed}/{worker.writer.pid}", idle=IDLE_WORKER,
+                    seed=f"{spec.seed}/{worker.writer.pid}", idle=IDLE_WORKER, states=spec.thread_states,
                 )  # fmt: skip
                 writers.append(worker.writer)
             thread.writer.put(Goodbye, thread.now, thread.now, thread.step, own_cpu_ns=1000)

@@ -29,6 +29,9 @@ ASLEEP = "asleep"
 HOLDING = "holding"
 """Holds the interpreter lock to its end, as a garbage collection does: the sample comes when it is over."""
 
+CALL_NS = 2_000
+"""Python between a call and the moment that the operation is entered."""
+
 LATE_NS = {NATIVE: 120_000, PYTHON: 5_000_000, ASLEEP: 120_000}
 
 
@@ -160,6 +163,7 @@ class Thread:
         enqueue_ns: int = 20_000,
     ) -> Call:
         """Call an operation and come back when it is enqueued. All ranks of `members` must call it."""
+        self.spend(CALL_NS, *ALL_REDUCE)
         sequence = self._sequences[group] = self._sequences.get(group, -1) + 1
         everyone = tuple(range(self.world.size)) if members is None else tuple(members)
         call = Call(group, sequence, everyone, self.now)
@@ -189,6 +193,7 @@ class Thread:
 
     def blocking_call(self, name: str, transfer_ns: float, *, site: str = "", group: str = DEFAULT_GROUP) -> Program:
         """An operation whose call itself blocks, as gloo's barrier does: one record, no wait of its own."""
+        self.spend(CALL_NS, *ALL_REDUCE)
         sequence = self._sequences[group] = self._sequences.get(group, -1) + 1
         call = Call(group, sequence, tuple(range(self.world.size)), self.now)
         self.world.entered.setdefault((group, sequence), {})[self.rank] = self.now

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rankscope.records.payload import NAME, PROCESS, STACK
 from rankscope.records.process import Process
 from rankscope.records.record import Record, Source, float_bits, sources
@@ -15,13 +17,17 @@ IN_FRONT = ("process", "time_ns", "duration_ns", "step")
 
 
 class Writer:
-    """The records of one process. Fields that are name ids take the text itself and intern it."""
+    """The records of one process. Fields that are name ids take the text itself and intern it.
 
-    def __init__(self, process: Process, node: int = 0) -> None:
+    `files`: real paths in place of made-up ones in every text.
+    """
+
+    def __init__(self, process: Process, node: int = 0, files: Mapping[str, str] | None = None) -> None:
         self.process = process
         self.pid = process.pid
         self.rows: list[Row] = []
         self._node = node
+        self._files = dict(files or {})
         self._names: dict[str, int] = {}
         self._stacks: dict[tuple[str, ...], int] = {}
         self._payloads: list[Text] = [(self.pid, PROCESS, 0, process.encode())]
@@ -32,8 +38,11 @@ class Writer:
             return 0
         known = self._names.get(text)
         if known is None:
+            shown = text
+            for made_up, real in self._files.items():
+                shown = shown.replace(made_up, real)
             known = self._names[text] = len(self._names) + 1
-            self._payloads.append((self.pid, NAME, known, text))
+            self._payloads.append((self.pid, NAME, known, shown))
         return known
 
     def stack(self, frames: tuple[str, ...]) -> int:

@@ -46,7 +46,7 @@ class GcPause(Detector):
         total = np.array(own)
         if not total.any():
             return
-        positions = tuple(int(p) for p in np.flatnonzero(total >= 0.3 * total.max()))
+        positions = tuple(int(p) for p in np.flatnonzero(total >= 0.5 * total.max()))
         gain = facts.gain_without({p: masks[p] for p in positions})
         if gain < MATERIAL:
             return

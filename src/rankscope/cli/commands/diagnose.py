@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 import time
 from pathlib import Path
@@ -31,7 +32,7 @@ class Diagnose(Command):
         parser.add_argument("path", nargs="+", help="a run: its folder, id, name, or `last`")
         add_runs_dir(parser)
         parser.add_argument("--baseline", metavar="RUN", help="also compare with this run (folder, id, report.json)")
-        parser.add_argument("--world-size", type=int, metavar="N", help="ranks of the job, for files that do not say it")
+        parser.add_argument("--world-size", type=int, metavar="N", help="ranks of the job, where files do not say it")
         add_report_options(parser)
 
     def run(self, args: argparse.Namespace) -> int:
@@ -69,10 +70,8 @@ def diagnose(run: RunDir) -> tuple[Report, Details]:
         return _ask(run, recorder)
     with working("analysing the records"):
         report, details = analyse(run)
-    try:
+    with contextlib.suppress(OSError):  # a folder that must not be written to still has its report shown
         save(run, report, details)
-    except OSError:
-        pass  # a folder that must not be written to still has its report shown
     return report, details
 
 

@@ -115,7 +115,7 @@ def _report(args: argparse.Namespace, run: RunDir, manifest: Manifest, code: int
         print(f"rankscope: no complete report: {error}", file=sys.stderr)
     except KeyboardInterrupt:
         print(f"rankscope: interrupted; `rankscope diagnose {run.root}` makes the report", file=sys.stderr)
-    except Exception as error:  # noqa: BLE001  the command has done its work: its exit code must come through
+    except Exception as error:  # the command has done its work: its exit code must come through
         if os.environ.get("RANKSCOPE_DEBUG"):
             raise
         print(f"rankscope: no report, internal error: {type(error).__name__}: {error}", file=sys.stderr)

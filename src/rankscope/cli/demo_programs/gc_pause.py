@@ -20,7 +20,7 @@ class Session:
 def read_log(count: int) -> list[Session]:
     """Sessions of one log file, linked in the order of their time."""
     sessions = [Session([number, number + 1]) for number in range(count)]
-    for first, second in zip(sessions, sessions[1:]):  # noqa: B905
+    for first, second in zip(sessions, sessions[1:], strict=False):
         first.next, second.previous = second, first
     return sessions
 

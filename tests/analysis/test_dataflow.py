@@ -1,0 +1,41 @@
+"""Whether a line of the loop makes the batch."""
+
+import pytest
+
+from rankscope.analysis.dataflow import feeds_forward
+
+LOOP = """\
+def main(model, data):
+    for step in range(10):
+        x = make(step)
+        y: int = label(step)
+        note(step)
+        z = make(
+            step,
+        )
+        unused = make(step)
+        loss = model(x, target=y, extra=[z])
+        loss.backward()
+"""
+
+
+@pytest.mark.parametrize("line, answer", [(3, True), (4, True), (5, False), (6, True), (7, True), (9, False)])
+def test_says_whether_what_a_line_assigns_is_given_to_a_later_call(tmp_path, line, answer):
+    file = tmp_path / "train.py"
+    file.write_text(LOOP)
+
+    assert feeds_forward(str(file), line) is answer
+
+
+def test_the_target_of_a_loop_counts(tmp_path):
+    file = tmp_path / "loop.py"
+    file.write_text("def main(model, batches):\n    for x, y in batches:\n        model(x)\n")
+
+    assert feeds_forward(str(file), 2) is True
+
+
+def test_says_no_where_the_source_cannot_be_read(tmp_path):
+    broken = tmp_path / "broken.py"
+    broken.write_text("def main(:\n")
+
+    assert [feeds_forward(str(tmp_path / "gone.py"), 3), feeds_forward(str(broken), 1)] == [False, False]

@@ -1,0 +1,30 @@
+"""Analysis of a long run stays quick and small."""
+
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import resource, time
+from dataclasses import replace
+from rankscope.analysis.facts import Facts
+from rankscope.base.manifest import Manifest
+from rankscope.report.build import build_report
+from rankscope.testing.known_runs import BASE
+
+run = replace(BASE, steps=2000, noise=0.05).build()
+before = time.process_time()
+report = build_report(Facts(run.tables), Manifest("r", "r", (), ""))
+print(time.process_time() - before, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, report.run.steps)
+"""
+
+
+@pytest.mark.slow
+def test_2000_steps_of_two_ranks_take_seconds_and_megabytes():
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
+    seconds, megabytes, steps = (float(x) for x in done.stdout.split())
+
+    assert steps == 2000
+    assert seconds < 5
+    assert megabytes < 500

@@ -1,0 +1,90 @@
+"""The same tables from a store as from memory."""
+
+import numpy as np
+import pytest
+
+from rankscope.analysis.facts import Facts
+from rankscope.analysis.tables import ROW_DTYPE, column, load, make_tables
+from rankscope.records.host import Lost
+from rankscope.records.payload import Payload
+from rankscope.records.process import Process
+from rankscope.records.training import Forward, Metric
+from rankscope.store.embedded import EmbeddedStore
+from rankscope.store.store import Batch
+from rankscope.testing.known_runs import known_run
+from rankscope.testing.writer import Writer
+
+
+def stored(folder, run):
+    payloads = tuple(Payload(0, process, kind, id, text) for process, kind, id, text in run.payloads)
+    with EmbeddedStore(folder) as store:
+        store.migrate()
+        half = len(run.rows) // 2
+        store.append(Batch(1, 0, run.rows[:half].tobytes(), payloads))
+        store.append(Batch(2, 0, run.rows[half:].tobytes()))
+        return load(store)
+
+
+def in_order(rows):
+    return rows[np.lexsort((rows["commit"], rows["process"], rows["time_ns"]))]
+
+
+def test_a_stored_run_is_read_back_whole(tmp_path):
+    run = known_run("too few workers")
+
+    read = stored(tmp_path, run)
+
+    made = run.tables
+    assert read.rows.keys() == made.rows.keys()
+    for kind in made.rows:
+        for name in ("process", "time_ns", "duration_ns", "name", "step", "a", "b", "c", "lane"):
+            assert np.array_equal(in_order(read.rows[kind])[name], in_order(made.rows[kind])[name]), (kind, name)
+    assert read.names == made.names
+    assert read.stacks == made.stacks
+    assert read.processes == made.processes
+    assert Facts(read).charges == Facts(made).charges
+
+
+def test_fields_are_cut_out_of_their_words():
+    writer = Writer(Process(7))
+    writer.put(Forward, 5, 9, 3, name="Net", elements=12, cpu_ns=4, model="Net#1", training=1, compiled=1)
+    writer.put(Metric, 10, 10, 3, name="loss", value=0.5)
+    tables = make_tables(np.array(writer.rows, ROW_DTYPE), writer.payloads())
+
+    rows = tables.of(Forward)
+
+    fields = ("elements", "cpu_ns", "training", "grad", "compiled", "trained")
+    assert {f: column(rows, Forward, f).tolist() for f in fields} == {
+        "elements": [12], "cpu_ns": [4], "training": [1], "grad": [0], "compiled": [1], "trained": [0],
+    }  # fmt: skip
+    assert tables.name(7, int(column(rows, Forward, "model")[0])) == "Net#1"
+    assert column(tables.of(Metric), Metric, "value").tolist() == [0.5]
+
+
+def test_names_that_were_lost_are_not_invented():
+    tables = known_run("two ranks").tables
+
+    assert [tables.name(1000, 0), tables.name(1000, 60_000), tables.name(1, 1)] == ["", "?", "?"]
+
+
+def test_lost_records_are_added_up_by_reason():
+    writer = Writer(Process(7, "recorder"))
+    for count in (3, 4):
+        writer.put(Lost, 1, 1, 0, name="ring overrun", count=count, of=1)
+    writer.put(Lost, 1, 1, 0, name="names: region full", count=1, of=1)
+
+    assert make_tables(np.array(writer.rows, ROW_DTYPE), writer.payloads()).lost == {
+        "ring overrun": 7,
+        "names: region full": 1,
+    }
+
+
+def test_a_kind_without_rows_is_empty():
+    tables = make_tables(np.empty(0, ROW_DTYPE), [])
+
+    assert len(tables.of(Forward)) == 0
+
+
+def test_a_writer_says_what_a_record_has_not():
+    with pytest.raises(ValueError, match="Forward has no field 'elementss'; it has name, elements"):
+        Writer(Process(1)).put(Forward, 0, 1, 0, elementss=1)
