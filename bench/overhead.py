@@ -69,12 +69,13 @@ def main() -> int:
 def measure(size: int, pairs: int, seconds: float, work: Path, traceml: Path | None) -> dict[str, Measured]:
     batch = int(calibrate(size, work))
     steps = 30 + max(30, int(seconds * 1000 / size))
+    arguments = ["--size", str(size), "--batch", str(batch), "--steps", str(steps)]
     ways = ["bare", "observed"] + (["traceml"] if traceml else [])
     results = {way: Measured() for way in ways}
     for number in range(pairs):
         # A B B A: a drift of the machine meets both alike.
         for way in ways if number % 2 == 0 else [*ways[1::-1], *ways[2:]]:
-            one_run(way, size, batch, steps, work, traceml, results[way])
+            one_run(way, arguments, work, traceml, results[way])
             step, cpu = results[way].step_ms[-1], results[way].cpu_ms[-1]
             print(f"{size:4} ms, pair {number + 1}, {way:9} step {step:8.3f} ms, CPU {cpu:8.3f} ms", flush=True)
     return results
@@ -86,12 +87,10 @@ def calibrate(size: int, work: Path) -> str:
     return out.read_text()
 
 
-def one_run(
-    way: str, size: int, batch: int, steps: int, work: Path, traceml: Path | None, into: Measured
-) -> None:
+def one_run(way: str, arguments: list[str], work: Path, traceml: Path | None, into: Measured) -> None:
     out = work / "measured"
     report = work / "report.json"
-    arguments = ["--size", str(size), "--batch", str(batch), "--steps", str(steps), "--out", str(out)]
+    arguments = [*arguments, "--out", str(out)]
     prefix: list[str] = []
     if way == "observed":
         prefix = [sys.executable, "-m", "rankscope", "run", "--no-dashboard", "--runs-dir", str(work / "runs")]
@@ -128,11 +127,11 @@ def run_traceml(arguments: list[str], work: Path, traceml: Path | None) -> None:
 
 
 def output(command: list[str], environment: dict[str, str] | None = None) -> str:
-    done = subprocess.run(
-        command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})}
-    )
+    env = {**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})}
+    done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
     if done.returncode:
-        raise SystemExit(f"{' '.join(command)}\nended with {done.returncode}:\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}")
+        said = f"{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
+        raise SystemExit(f"{' '.join(command)}\nended with {done.returncode}:\n{said}")
     return done.stdout
 
 
@@ -175,8 +174,8 @@ def table(results: dict[int, dict[str, Measured]], hooks: dict[str, float]) -> t
     """The page's tables, and a line for each number that is missed."""
     missed = []
     lines = [
-        f"Measured {time.strftime('%Y-%m-%d')} on {os.cpu_count()} CPUs, 2 gloo ranks, one thread a rank. Each figure is the",
-        "ratio of the medians of all runs, in brackets the least and the greatest ratio of a pair.",
+        f"Measured {time.strftime('%Y-%m-%d')} on {os.cpu_count()} CPUs, 2 gloo ranks, one thread a rank.",
+        "Each figure is the ratio of the medians of all runs, in brackets the least and the greatest ratio of a pair.",
         "",
         "| step | observed by | step time | rank CPU | report says | recorder, of one core | limit |",
         "|---|---|---|---|---|---|---|",

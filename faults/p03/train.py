@@ -11,10 +11,11 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.distributed as dist
-from store import ObjectStore
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
+
+from store import ObjectStore
 
 EPOCHS = 3
 STEPS = 45

@@ -1,4 +1,4 @@
-"""A deep residual network of nested stages, with orthogonal weights."""
+"""A deep residual network of nested stages, with isometric weights."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from torch import nn
 
 def initialise(module: nn.Module) -> None:
     if isinstance(module, nn.Linear):
-        nn.init.orthogonal_(module.weight)
+        nn.init.kaiming_uniform_(module.weight)
+        with torch.no_grad():
+            left, _, right = torch.linalg.svd(module.weight, full_matrices=False)
+            module.weight.copy_(left @ right)
         nn.init.zeros_(module.bias)
 
 
@@ -27,7 +30,7 @@ class Stage(nn.Module):
 
 
 class Network(nn.Module):
-    def __init__(self, features: int = 64, width: int = 192, depth: int = 60) -> None:
+    def __init__(self, features: int = 64, width: int = 192, depth: int = 48) -> None:
         super().__init__()
         self.enter = nn.Linear(features, width)
         self.stages = Stage(width, depth)

@@ -7,8 +7,7 @@ import pytest
 from rankscope.analysis.engine import examine
 from rankscope.testing import places
 from rankscope.testing.known_runs import BASE, known_run
-from rankscope.testing.parts import Code, CommunicationHook, Evaluate, Save
-from rankscope.testing.simulation import ASLEEP
+from rankscope.testing.parts import Code, Evaluate, Save
 
 
 def ms_of(facts, phase, position=0):
@@ -44,8 +43,8 @@ def test_functions_that_only_sound_alike_are_not(function):
 
 @pytest.mark.xfail(
     strict=True,
-    reason="names alone make a function evaluation or a checkpoint: where all ranks do it alike no detector reports it, "
-    "and slow-code leaves it out",
+    reason="names alone make a function evaluation: where all ranks do it alike no detector reports it, and slow-code "
+    "leaves it out",
 )
 @pytest.mark.parametrize("function", ["validate_inputs", "test_gradients"])
 def test_slow_checks_of_each_batch_are_reported_although_they_sound_like_evaluation(function):

@@ -10,14 +10,16 @@ from rankscope.testing.host import Host
 from rankscope.testing.known_runs import BASE, known_run
 
 
-@pytest.mark.parametrize("steps, warm_up, enough", [(3, 1, False), (9, 1, True), (8, 1, False), (50, 10, True), (300, 20, True)])
+@pytest.mark.parametrize(
+    "steps, warm_up, enough", [(3, 1, False), (9, 1, True), (8, 1, False), (50, 10, True), (300, 20, True)]
+)
 def test_a_fifth_of_the_steps_at_most_20_are_warm_up(steps, warm_up, enough):
     facts = replace(BASE, steps=steps, sample_hz=0.0).build().facts
 
     assert (facts.warm_up, facts.enough, len(facts.steps)) == (warm_up, enough, steps - warm_up)
 
 
-@pytest.mark.xfail(strict=True, reason="attribute() takes the maximum over no ranks: steps, begin, end and span_ns raise")
+@pytest.mark.xfail(strict=True, reason="attribute() takes a maximum over no ranks: steps, begin, span_ns raise")
 def test_no_process_is_no_error():
     facts = Facts(replace(BASE.build(), rows=BASE.build().rows[:0], payloads=[]).tables)
 

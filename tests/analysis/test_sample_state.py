@@ -20,7 +20,8 @@ def seen(state, *, ms=100.0, known=True):
     """The states of the samples in a function of the user's."""
     run = replace(BASE, ranks=1, parts=(Code(ms=ms, place=FUNCTION, state=state),), thread_states=known).build()
     found, samples = states(run.facts, 0), run.facts.samples(0)
-    return {int(s) for s, stack in zip(found.state, samples.stack, strict=True) if stack.frames[-1].function == "update"}
+    functions = [stack.frames[-1].function for stack in samples.stack]
+    return {int(s) for s, function in zip(found.state, functions, strict=True) if function == "update"}
 
 
 @pytest.mark.parametrize("state, expected", [(ASLEEP, {B}), (PYTHON, {P}), (NATIVE, {N})])

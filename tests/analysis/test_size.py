@@ -3,8 +3,6 @@
 import subprocess
 import sys
 
-import pytest
-
 PROGRAM = """
 import resource, time
 from dataclasses import replace
@@ -20,7 +18,6 @@ print(time.process_time() - before, resource.getrusage(resource.RUSAGE_SELF).ru_
 """
 
 
-@pytest.mark.slow
 def test_2000_steps_of_two_ranks_take_seconds_and_megabytes():
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
     seconds, megabytes, steps = (float(x) for x in done.stdout.split())

@@ -13,11 +13,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import rankscope
+from rankscope.recorder.ring_reader import RingReader
 from rankscope.records.kinds import KINDS
 from rankscope.records.payload import NAME, PROCESS, STACK
 from rankscope.records.process import Process, decode_process
 from rankscope.records.record import sources, unpack
-from rankscope.recorder.ring_reader import RingReader
 
 PROGRAMS = Path(__file__).parent / "programs"
 SITE = Path(rankscope.__file__).parent / "capture" / "site"

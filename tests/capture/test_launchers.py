@@ -12,6 +12,8 @@ from rankscope.base.errors import UserError
 from rankscope.base.rundir import RunDir
 from rankscope.store.open import open_store
 
+pytestmark = pytest.mark.slow
+
 
 def when_free(folder):
     """The store of a run, once its recorder has seen that the program has ended."""
@@ -34,7 +36,9 @@ def test_mp_spawn(observed, tmp_path, method):
     assert run.code == 0, run.errors
     assert steps(run) == [(0, 2, 5), (1, 2, 5)]
     assert len({s.process.parent for s in run.ranks}) == 1
-    assert [[c.sequence for c in s.of("collective", "allreduce") if c.in_backward] for s in run.ranks][0]
+    reduced = [[c.sequence for c in s.of("collective", "allreduce") if c.in_backward] for s in run.ranks]
+    assert len(reduced[0]) >= 5
+    assert reduced[0] == reduced[1]
 
 
 def test_training_in_a_thread_is_seen(observed, tmp_path):
@@ -71,7 +75,8 @@ def test_rankscope_run_with_torchrun_ends_in_the_store(observed, tmp_path):
     (folder,) = [p for p in tmp_path.iterdir() if p.is_dir()]
     with open_store(RunDir(folder).store) as store:
         found = store.query(
-            "SELECT process, count() AS n, min(step) AS first, max(step) AS last FROM slots WHERE kind = 1 GROUP BY process"
+            "SELECT process, count() AS n, min(step) AS first, max(step) AS last FROM slots WHERE kind = 1"
+            " GROUP BY process"
         ).to_pylist()
         matched = store.query(
             "SELECT bitAnd(a, 281474976710655) AS sequence, uniqExact(process) AS ranks FROM slots"
@@ -83,7 +88,7 @@ def test_rankscope_run_with_torchrun_ends_in_the_store(observed, tmp_path):
 
 
 def test_the_sdk_without_rankscope_run(observed, tmp_path):
-    (tmp_path / "rankscope.toml").write_text('stages = ["forward", "backward", "optimizer", "stacks"]\nbudget = "2%"\n')
+    (tmp_path / "rankscope.toml").write_text('stages = ["forward", "backward", "optimizer"]\nbudget = "2%"\n')
     done = subprocess.run(
         [sys.executable, str(observed.PROGRAMS / "sdk.py")], capture_output=True, text=True, cwd=tmp_path, timeout=100,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -91,7 +96,9 @@ def test_the_sdk_without_rankscope_run(observed, tmp_path):
     assert done.returncode == 0, done.stderr
     (said,) = observed.Run(0, done.stdout, "", []).said
     with when_free(tmp_path / said["folder"]) as store:
-        rows = store.query("SELECT kind, name, step, b FROM slots WHERE kind < 40 ORDER BY kind, step, time_ns").to_pylist()
+        rows = store.query(
+            "SELECT kind, name, step, b FROM slots WHERE kind < 40 ORDER BY kind, step, time_ns"
+        ).to_pylist()
         texts = store.query(
             "SELECT id, text FROM payloads WHERE kind = 1 AND process IN (SELECT process FROM slots WHERE kind = 1)"
         ).to_pylist()

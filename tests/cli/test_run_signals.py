@@ -71,6 +71,7 @@ def test_a_killed_recorder_is_started_again_and_nothing_is_lost(playground):
     assert (report.run.steps, report.step.steps, report.lost.records) == (1200, 1180, 0)
     (run,) = playground.runs.iterdir()
     assert read_manifest(run).recorder_restarts == 1
+    assert b"rankscope: the recorder was started again once; see " in done.stderr
     playground.nothing_is_left()
 
 

@@ -13,7 +13,8 @@ def test_names_the_function_that_saves_its_flush_included():
     run = known_run("checkpoints on rank 0")
 
     assert found_by(CheckpointStall, run) == [
-        Named("checkpoint-stall", "warning", (0,), False, "checkpoint", "save_checkpoint", SAVE, pytest.approx(0.3324, abs=0.001))
+        Named("checkpoint-stall", "warning", (0,), False, "checkpoint", "save_checkpoint", SAVE,
+              pytest.approx(0.3324, abs=0.001))
     ]  # fmt: skip
     assert evidence_of(CheckpointStall().examine(run.facts)) == {
         "steps with writing checkpoints": 4,
@@ -24,7 +25,8 @@ def test_names_the_function_that_saves_its_flush_included():
 
 def test_names_the_rank_that_saves_where_others_wait_in_a_barrier():
     assert found_by(CheckpointStall, known_run("checkpoints with a barrier")) == [
-        Named("checkpoint-stall", "warning", (0,), False, "checkpoint", "save_checkpoint", SAVE, pytest.approx(0.3323, abs=0.001))
+        Named("checkpoint-stall", "warning", (0,), False, "checkpoint", "save_checkpoint", SAVE,
+              pytest.approx(0.3323, abs=0.001))
     ]  # fmt: skip
 
 

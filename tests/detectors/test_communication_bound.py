@@ -24,7 +24,7 @@ def test_says_how_much_of_the_step_is_transfer():
 
 @pytest.mark.xfail(
     strict=True,
-    reason="latency_ns is the 5th percentile of all transfers: where all carry 1 MB, it is their length, and the finding "
+    reason="latency_ns is the 5th percentile of all transfers: where all carry 1 MB, it is their length, and it "
     "becomes `info`; take the latency from small messages, or from none where there are none",
 )
 def test_warns_also_where_all_transfers_are_alike():

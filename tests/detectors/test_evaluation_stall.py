@@ -13,9 +13,11 @@ def test_names_the_rank_that_evaluates_its_metric_included():
     found = found_by(EvaluationStall, run)
 
     assert [f._replace(place=None) for f in found] == [
-        Named("evaluation-stall", "warning", (0,), False, "evaluation", "validate", None, pytest.approx(0.3047, abs=0.001))
+        Named("evaluation-stall", "warning", (0,), False, "evaluation", "validate", None,
+              pytest.approx(0.3047, abs=0.001))
     ]  # fmt: skip
-    assert evidence_of(EvaluationStall().examine(run.facts))["longest evaluating in one step"] == pytest.approx(440, abs=0.1)
+    shown = evidence_of(EvaluationStall().examine(run.facts))
+    assert shown["longest evaluating in one step"] == pytest.approx(440, abs=0.1)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from rankscope.testing.simulation import ASLEEP
 
 def test_names_the_function_that_logs_by_its_name():
     assert found_by(LoggingStall, known_run("histograms on rank 0")) == [
-        Named("logging-stall", "warning", (0,), False, "logging", "log_histograms", "/home/user/train.py:52:log_histograms",
+        Named("logging-stall", "warning", (0,), False, "logging", "log_histograms",
+              "/home/user/train.py:52:log_histograms",
               pytest.approx(0.2417, abs=0.001))
     ]  # fmt: skip
 

@@ -12,7 +12,8 @@ def test_names_the_backward_and_counts_the_reductions():
     run = known_run("accumulation without no_sync")
 
     assert found_by(MissingNoSync, run) == [
-        Named("missing-no-sync", "warning", (0, 1), True, "communication", "gradient reduction in accumulation (no_sync)",
+        Named("missing-no-sync", "warning", (0, 1), True, "communication",
+              "gradient reduction in accumulation (no_sync)",
               "/home/user/train.py:45:main", pytest.approx(0.2341, abs=0.003))
     ]  # fmt: skip
     shown = evidence_of(MissingNoSync().examine(run.facts))
@@ -21,7 +22,8 @@ def test_names_the_backward_and_counts_the_reductions():
 
 
 @pytest.mark.parametrize(
-    "name", ["two ranks", "accumulation with no_sync", "a GAN with two optimizers", "slow network", "sharded parameters"]
+    "name",
+    ["two ranks", "accumulation with no_sync", "a GAN with two optimizers", "slow network", "sharded parameters"],
 )
 def test_is_silent_where_each_reduction_is_needed(name):
     assert found_by(MissingNoSync, known_run(name)) == []

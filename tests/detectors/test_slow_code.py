@@ -18,11 +18,13 @@ METRICS = "/home/user/train.py:72:update_metrics"
     [
         (
             "slow function on rank 1",
-            Named("slow-code", "warning", (1,), False, "other", "update_metrics", METRICS, pytest.approx(0.23, abs=0.001)),
+            Named("slow-code", "warning", (1,), False, "other", "update_metrics", METRICS,
+                  pytest.approx(0.23, abs=0.001)),
         ),
         (
             "slow function everywhere",
-            Named("slow-code", "warning", (0, 1), True, "other", "update_metrics", METRICS, pytest.approx(0.23, abs=0.002)),
+            Named("slow-code", "warning", (0, 1), True, "other", "update_metrics", METRICS,
+                  pytest.approx(0.23, abs=0.002)),
         ),
         (
             "sleep inside forward on rank 1",
@@ -31,7 +33,8 @@ METRICS = "/home/user/train.py:72:update_metrics"
         ),
         (
             "slow gradient hook",
-            Named("slow-code", "warning", (0, 1), True, "backward", "gradient_hook", "/home/user/train.py:25:gradient_hook",
+            Named("slow-code", "warning", (0, 1), True, "backward", "gradient_hook",
+                  "/home/user/train.py:25:gradient_hook",
                   pytest.approx(0.193, abs=0.04)),
         ),
         (
@@ -73,11 +76,6 @@ def test_is_silent_about_a_small_function_of_all_ranks():
     assert found_by(SlowCode, replace(BASE, parts=(Code(ms=3.0),)).build()) == []
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a wait shorter than the sampling interval leaves the CPU share between two samples high, so its samples "
-    "count as native; Forward.cpu_ns says that half of the forward was no CPU time",
-)
 def test_finds_a_short_wait_inside_forward():
     wait = Code(ms=15.0, ranks=(1,), at="in-forward", state=ASLEEP, place="/home/user/model.py:33:Net.wait")
 

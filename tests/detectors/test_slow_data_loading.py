@@ -14,13 +14,15 @@ GETITEM = "/home/user/data.py:31:Words.__getitem__"
 
 def test_names_the_transform_when_the_rank_makes_its_batches():
     assert found_by(SlowDataLoading, known_run("slow transform on the rank itself")) == [
-        Named("slow-data-loading", "warning", (0, 1), True, "data", "Words.__getitem__", GETITEM, pytest.approx(0.336, abs=0.001))
+        Named("slow-data-loading", "warning", (0, 1), True, "data", "Words.__getitem__", GETITEM,
+              pytest.approx(0.336, abs=0.001))
     ]  # fmt: skip
 
 
 def test_names_only_the_rank_whose_batches_come_late():
     assert found_by(SlowDataLoading, known_run("slow transform on rank 1")) == [
-        Named("slow-data-loading", "warning", (1,), False, "data", "Words.__getitem__", GETITEM, pytest.approx(0.230, abs=0.001))
+        Named("slow-data-loading", "warning", (1,), False, "data", "Words.__getitem__", GETITEM,
+              pytest.approx(0.230, abs=0.001))
     ]  # fmt: skip
 
 
@@ -28,7 +30,8 @@ def test_names_the_transform_when_workers_cannot_keep_up():
     run = known_run("too few workers")
 
     assert found_by(SlowDataLoading, run) == [
-        Named("slow-data-loading", "warning", (0, 1), True, "data", "Words.__getitem__", GETITEM, pytest.approx(0.334, abs=0.001))
+        Named("slow-data-loading", "warning", (0, 1), True, "data", "Words.__getitem__", GETITEM,
+              pytest.approx(0.334, abs=0.001))
     ]  # fmt: skip
     shown = evidence_of(SlowDataLoading().examine(run.facts))
     assert shown["a worker takes for one batch (median)"] == 150.0

@@ -14,7 +14,8 @@ def test_names_the_device_of_two():
     run = known_run("slow device")
 
     assert found_by(SlowDevice, run) == [
-        Named("slow-device", "warning", (1,), False, "forward", "device of rank 1 on node0", None, pytest.approx(0.2805, abs=0.001))
+        Named("slow-device", "warning", (1,), False, "forward", "device of rank 1 on node0", None,
+              pytest.approx(0.2805, abs=0.001))
     ]  # fmt: skip
     shown = evidence_of(SlowDevice().examine(run.facts))
     assert shown["forward of rank 1 over the peers' median"] == pytest.approx(1.4)
@@ -24,13 +25,20 @@ def test_names_the_device_of_two():
 
 def test_names_the_device_of_four():
     assert found_by(SlowDevice, known_run("slow device among four")) == [
-        Named("slow-device", "warning", (2,), False, "forward", "device of rank 2 on node0", None, pytest.approx(0.2805, abs=0.001))
+        Named("slow-device", "warning", (2,), False, "forward", "device of rank 2 on node0", None,
+              pytest.approx(0.2805, abs=0.001))
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     "name",
-    ["two ranks", "noise on all ranks", "longer batches on rank 1", "a neighbour on rank 1's cores", "slow function on rank 1"],
+    [
+        "two ranks",
+        "noise on all ranks",
+        "longer batches on rank 1",
+        "a neighbour on rank 1's cores",
+        "slow function on rank 1",
+    ],
 )
 def test_is_silent_where_something_else_explains_it(name):
     assert found_by(SlowDevice, known_run(name)) == []

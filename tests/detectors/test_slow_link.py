@@ -47,11 +47,6 @@ def test_is_silent_where_the_hook_computes():
     assert found_by(SlowLink, run) == []
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="waits of a few ms in a hook count as computing: the CPU share between two samples 50 ms apart stays high; "
-    "CommunicationCode should carry cpu_ns",
-)
 def test_finds_short_waits_in_a_hook():
     run = replace(BASE, hook=CommunicationHook(ms={1: 8.0}, state=ASLEEP)).build()
 

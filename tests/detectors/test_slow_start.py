@@ -13,12 +13,23 @@ from rankscope.testing.parts import Initialise
 def test_names_the_initialisation_that_is_repeated():
     run = known_run("weights initialised ten times")
 
-    assert found_by(SlowStart, run) == [
-        Named("slow-start", "warning", (0, 1), True, None, "weight initialisation", "/home/user/model.py:12:Net._init_weights",
-              pytest.approx(0.455, abs=0.01))
+    assert [f._replace(share=None) for f in found_by(SlowStart, run)] == [
+        Named("slow-start", "warning", (0, 1), True, None, "weight initialisation",
+              "/home/user/model.py:12:Net._init_weights", None)
     ]  # fmt: skip
     shown = evidence_of(SlowStart().examine(run.facts))
     assert shown["initialisation calls per tensor"] == pytest.approx(10)
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="where samples of the initialisation weigh more than its repetitions, the gain counts the first pass, too",
+)
+def test_the_gain_is_the_repetitions_alone():
+    [found] = found_by(SlowStart, known_run("weights initialised ten times"))
+
+    # 10 x 0.5 s of which nine are too many; the run takes 1 s of imports, 5 s of these, and 100 steps of 50 ms.
+    assert found.share == pytest.approx(4.5 / 11.02, abs=0.01)
 
 
 def test_names_the_function_that_dominates_the_start():

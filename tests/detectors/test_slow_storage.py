@@ -14,13 +14,15 @@ READ = "/home/user/data.py:52:ShardReader.read_sample"
 
 def test_names_the_function_that_reads_in_the_workers():
     assert found_by(SlowStorage, known_run("workers read from a slow disk")) == [
-        Named("slow-storage", "warning", (0, 1), True, "data", "ShardReader.read_sample", READ, pytest.approx(0.334, abs=0.001))
+        Named("slow-storage", "warning", (0, 1), True, "data", "ShardReader.read_sample", READ,
+              pytest.approx(0.334, abs=0.001))
     ]  # fmt: skip
 
 
 def test_names_the_function_that_reads_on_the_rank():
     assert found_by(SlowStorage, known_run("rank reads from a slow disk")) == [
-        Named("slow-storage", "warning", (0, 1), True, "data", "ShardReader.read_sample", READ, pytest.approx(0.289, abs=0.001))
+        Named("slow-storage", "warning", (0, 1), True, "data", "ShardReader.read_sample", READ,
+              pytest.approx(0.289, abs=0.001))
     ]  # fmt: skip
 
 

@@ -1,11 +1,13 @@
 """Work that is unevenly dealt to the ranks."""
 
+from dataclasses import replace
+
 import pytest
 
 from rankscope.analysis.detector import CannotExamine
 from rankscope.analysis.detectors.uneven_work import UnevenWork
 from rankscope.testing.checks import Named, evidence_of, found_by
-from rankscope.testing.known_runs import known_run, repaired_run
+from rankscope.testing.known_runs import FAULTS, known_run, repaired_run
 from rankscope.testing.runs import recoverable_share
 
 BATCHES = "batches: how samples are dealt to the ranks"
@@ -37,6 +39,17 @@ def test_names_the_rank_that_always_has_more():
     assert found_by(UnevenWork, known_run("longer batches on rank 1")) == [
         Named("uneven-work", "warning", (1,), False, "forward", BATCHES, None, pytest.approx(0.1403, abs=0.001))
     ]
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="spearman() numbers ties in their order: of four ranks three have equal work, and their noise in time hides "
+    "the fourth; ties need their mean rank",
+)
+def test_names_the_one_of_four_that_has_more():
+    run = replace(FAULTS["longer batches on rank 1"].run, ranks=4, noise=0.03).build()
+
+    assert [(f.cause, f.ranks) for f in found_by(UnevenWork, run)] == [("uneven-work", (1,))]
 
 
 @pytest.mark.parametrize(

@@ -13,3 +13,23 @@ def observed():
     module = sys.modules["observed"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture
+def watched(observed, tmp_path):
+    """Runs a function in this process under observation; what was seen."""
+    from rankscope.base.clock import now_ns
+    from rankscope.capture import observer
+    from rankscope.capture.config import Config
+
+    def run(function, **values):
+        agent = observer.start(Config(ring_folders=(str(tmp_path),), budget=1.0, **values), now_ns())
+        agent.open()
+        try:
+            function()
+        finally:
+            observer.stop()
+        (seen,) = observed.read(tmp_path)
+        return seen
+
+    return run

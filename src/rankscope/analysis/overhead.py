@@ -1,4 +1,9 @@
-"""What observing the run cost it, from the run itself."""
+"""What observing the run cost it, from the run itself.
+
+There are no bare steps to compare with: on a machine whose steps vary by 3 %, a difference of 1 % would need hundreds
+of them, each a hole in every other analysis, and what costs most (a collective's way through Python) would run in them
+as well.
+"""
 
 from __future__ import annotations
 
@@ -6,32 +11,57 @@ import numpy as np
 
 from rankscope.analysis.facts import Facts
 from rankscope.analysis.tables import column
-from rankscope.records.host import StackSample
+from rankscope.records.host import Goodbye, StackSample
 from rankscope.records.training import Step
 
-SAMPLE_COST_NS = 60_000
-"""One stack sample, the switch of the interpreter to the sampling thread and back included (measured, `make bench`)."""
+SAMPLE_CPU_NS = 45_000
+"""CPU time of the sampling thread for one stack, where the process was killed before it could say its own."""
+SAMPLE_SWITCH_NS = 15_000
+"""What one sample takes from the training thread beside that: the interpreter lock changes hands twice."""
 
 
 def measure_overhead(facts: Facts) -> tuple[float | None, str]:
-    """(share of the step time, how it was measured); None where there are no steps.
+    """(share of the step time, how it was measured); None where there are too few steps.
 
-    Every hook times itself; to that comes the sampling thread. The median over the steps is taken, so that a step that
-    was interrupted by something else does not count as our cost.
+    Hooks time themselves, and a measured factor stands for what they cannot see (`Step.own_ns`); to that come the
+    sampling thread and the recorder's part of the CPUs. The median over the steps is taken, so that a step that was
+    interrupted by something else does not count as our cost.
     """
     if not facts.enough or facts.inference:
         return None, "not measured: too few training steps"
-    shares = []
-    for position in range(facts.size):
-        rows = facts.rows(Step, position)
-        own = column(rows, Step, "own_ns").astype(np.float64)
-        duration = rows["duration_ns"].astype(np.float64)
-        good = duration > 0
-        if not good.any():
-            continue
-        samples = facts.rows(StackSample, position)
-        per_ns = len(samples) * SAMPLE_COST_NS / max(1, facts.span_ns)
-        shares.append(float(np.median(own[good] / duration[good])) + per_ns)
-    if not shares:
+    hooks = [_hooks_share(facts, position) for position in range(facts.size)]
+    if not hooks:
         return None, "not measured: no steps in the window"
-    return max(shares), "every hook times itself (median over steps, worst rank), plus the stack samples"
+    samples = max(_samples_share(facts, position) for position in range(facts.size))
+    recorder = _recorder_share(facts)
+    words = f"hooks {max(hooks):.2%}, timed by themselves on the worst rank; stack samples {samples:.2%}"
+    if recorder is not None:
+        words += f"; recorder {recorder:.2%} of all CPUs"
+    return max(hooks) + samples + (recorder or 0.0), words
+
+
+def _hooks_share(facts: Facts, position: int) -> float:
+    rows = facts.rows(Step, position)
+    rows = rows[rows["duration_ns"] > 0]
+    if not len(rows):
+        return 0.0
+    return float(np.median(column(rows, Step, "own_ns") / rows["duration_ns"].astype(np.float64)))
+
+
+def _samples_share(facts: Facts, position: int) -> float:
+    count = len(facts.rows(StackSample, position))
+    said = facts.rows(Goodbye, position, window=False)
+    everywhere = len(facts.rows(StackSample, position, window=False))
+    cpu = int(column(said, Goodbye, "own_cpu_ns").max()) / everywhere if len(said) and everywhere else SAMPLE_CPU_NS
+    return count * (cpu + SAMPLE_SWITCH_NS) / max(1, facts.span_ns)
+
+
+def _recorder_share(facts: Facts) -> float | None:
+    """What the recorder takes from the ranks: its CPU time, as far as no CPU was idle; None where not counted."""
+    pids = [process.pid for process in facts.tables.processes.values() if process.role == "recorder"]
+    rates = [facts.counter("recorder_cpu_ns", pid).growth(facts.begin, facts.end) for pid in pids]
+    known = [rate for rate in rates if rate is not None]
+    if not known or not facts.cpus:
+        return None
+    busy = facts.counter("machine_busy_ns", 0).growth(facts.begin, facts.end)
+    return sum(known) / facts.cpus * min(1.0, (busy if busy is not None else facts.cpus) / facts.cpus)

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, FrameType
+from typing import Any
 
 from rankscope.base import guard
 from rankscope.base.clock import now_ns
@@ -17,7 +18,7 @@ from rankscope.capture.config import Config, sample_rate
 from rankscope.capture.describe import describe_process
 from rankscope.capture.governor import Governor
 from rankscope.capture.ring import Put, Ring
-from rankscope.capture.self_cost import slowness
+from rankscope.capture.self_cost import FACTOR, slowness
 from rankscope.capture.source import Source
 from rankscope.records import payload, ring_layout
 from rankscope.records.host import Goodbye
@@ -32,7 +33,7 @@ class Agent:
     Until the process trains, serves or joins a process group there is no ring: the first `put` opens it.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config) -> None:  # noqa: PLR0915  one line an attribute: slots of plain data
         self.config = config
         self.put: Put = self._first_put
         self.step = 0
@@ -86,7 +87,7 @@ class Agent:
         self._sites: dict[tuple[CodeType, int], int] = {}
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._excepthooks: tuple[object, object] = (None, None)
+        self._excepthooks: tuple[Any, Any] = (None, None)
         self.before_fork: list[Callable[[], None]] = []
         self.after_fork: list[Callable[[], None]] = []
         self.in_child: list[Callable[[], None]] = []
@@ -191,7 +192,7 @@ class Agent:
             self.put = _nothing
             self.ended = True
             guard.swallow("opening the ring", error)
-        self.put(*values)  # type: ignore[arg-type]
+        self.put(*values)
 
     def _make_ring(self) -> Ring | None:
         sizes = ring_layout.WORKER_SIZES if self.role == "loader-worker" else ring_layout.RANK_SIZES
@@ -208,8 +209,9 @@ class Agent:
         """A step of the run is finished: write it, and let sources prepare the next one."""
         begin = self.last_step_end or end_ns
         flags = 1 | self.explicit_steps << 1 | inference << 2
-        self.put(begin, end_ns - begin, Step.code, 0, self.step, self.micro_batches, flags, int(self.own_ns))
-        self.governor.account(end_ns - begin, self.own_ns)
+        own = int(self.own_ns * FACTOR)
+        self.put(begin, end_ns - begin, Step.code, 0, self.step, self.micro_batches, flags, own)
+        self.governor.account(end_ns - begin, own)
         self.last_step_end = end_ns
         self.own_ns = 0
         self.micro_batches = 0
@@ -241,7 +243,7 @@ class Agent:
         atexit.unregister(self._goodbye)
         ours, previous = self._excepthooks
         if ours is not None and sys.excepthook is ours:
-            sys.excepthook = previous  # type: ignore[assignment]
+            sys.excepthook = previous
         self.put = _nothing
         self.ended = True
 

@@ -52,7 +52,7 @@ def _find_in(fullname: str, path: Sequence[str]) -> importlib.machinery.ModuleSp
 
 def after_import(name: str, call: Callable[[], None]) -> None:
     """Run `call` when module `name` has been imported; at once where it has been already."""
-    global _finder
+    global _finder  # noqa: PLW0603  one a process
     if name in sys.modules:
         call()
         return
@@ -64,7 +64,7 @@ def after_import(name: str, call: Callable[[], None]) -> None:
 
 def disarm() -> None:
     """Take the import hook away; what waited for a module waits no more."""
-    global _finder
+    global _finder  # noqa: PLW0603  one a process
     if _finder is not None and _finder in sys.meta_path:
         sys.meta_path.remove(_finder)
     _finder = None

@@ -35,12 +35,11 @@ def _skip() -> Callable[[CodeType], None]:
 
 def _codes(names: Any, module: str) -> Iterator[CodeType]:
     """Code of all functions among some names, of methods, and of the functions inside functions."""
-    for value in list(names.values()):
-        if isinstance(value, (staticmethod, classmethod)):
-            value = value.__func__
+    for name in list(names):
+        value = names[name]
         if isinstance(value, property):
             value = value.fget
-        value = getattr(value, "__wrapped__", value)
+        value = getattr(value, "__wrapped__", value)  # of static and class methods and of context managers too
         if isinstance(value, FunctionType) and value.__module__ == module:
             yield from _nested(value.__code__)
         elif isinstance(value, type) and value.__module__ == module:

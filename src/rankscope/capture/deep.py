@@ -98,7 +98,9 @@ class DeepRecorder:
             swallow("recording a module", error)
         return output
 
-    def _record(self, module: Any, args: Any, output: Any, t1: int, t2: int, cpu: int, leaf: bool) -> None:
+    def _record(  # noqa: PLR0917  hot
+        self, module: Any, args: Any, output: Any, t1: int, t2: int, cpu: int, leaf: bool
+    ) -> None:
         import torch
 
         agent = self._agent

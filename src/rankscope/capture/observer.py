@@ -24,7 +24,7 @@ def current() -> Agent | None:
 
 def start(config: Config, started_ns: int) -> Agent:
     """Create the agent and install every source; torch has been imported."""
-    global _agent
+    global _agent  # noqa: PLW0603  one a process
     if _agent is not None:
         return _agent
     agent = _agent = Agent(config)
@@ -50,7 +50,7 @@ def start(config: Config, started_ns: int) -> Agent:
 
 def stop() -> None:
     """Remove every source; the process goes on unobserved."""
-    global _agent
+    global _agent  # noqa: PLW0603  one a process
     if _agent is not None:
         _agent.remove()
         _agent = None

@@ -89,7 +89,7 @@ class Ring:
         pack, view, mask, shift = SLOT.pack_into, self._map, slots - 1, SLOT_BYTES.bit_length() - 1
         commit = 0
 
-        def put(time_ns: int, duration_ns: int, kind: int, name: int, step: int, a: int, b: int, c: int) -> None:
+        def put(time_ns: int, duration_ns: int, kind: int, name: int, step: int, a: int, b: int, c: int) -> None:  # noqa: PLR0917
             nonlocal commit
             # A garbage collection or signal handler that runs in here writes a slot of its own: `mine` stays ours.
             mine = commit = commit + 1

@@ -1,4 +1,4 @@
-"""What observation costs that a hook cannot see by its own clock readings, as measured by `bench/hooks.py`.
+"""What observation costs that a hook cannot see by its own clock readings, as measured by the programs in `bench/`.
 
 A hook reads the clock after it has been entered and before it is left; entering and leaving, and the detour of a
 collective through Python, lie outside. The constants are CPU times of one machine; `slowness` scales them to another.
@@ -18,6 +18,10 @@ MODULE_NS: Final = 250
 SAMPLE_NS: Final = 15_000
 """What one stack sample takes from the training thread beside the sampling thread's own CPU time: the interpreter
 lock changes hands twice."""
+
+FACTOR: Final = 2.1
+"""What a step really costs more, for each ns that the hooks could time or estimate: between two hooks the program
+displaces our code from the caches, and ours the program's. Measured by `bench/calibrate.py`."""
 
 REFERENCE_NS: Final = 3_600
 """`_work` on the machine where the constants were measured."""

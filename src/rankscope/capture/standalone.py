@@ -27,7 +27,7 @@ def run_folder() -> str | None:
 
 def begin(config: Config, name: str | None) -> Config:
     """Create the run's folder (the first rank of a launch on this node does) and start the recorder."""
-    global _run
+    global _run  # noqa: PLW0603  one a process
     root = default_runs_dir().absolute() / _launch_id()
     _run = run = RunDir(root)
     rings = shared_ring_folder(run)
@@ -82,5 +82,5 @@ def _start_recorder(run: RunDir) -> None:
 
 def end() -> None:
     """Forget the run; its recorder ends by itself when the observed processes have ended."""
-    global _run
+    global _run  # noqa: PLW0603  one a process
     _run = None

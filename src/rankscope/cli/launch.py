@@ -146,6 +146,7 @@ class Launch:
                         _quietly(alerts.show)
         finally:
             self._end_recorder()
+            self._tell_of_restarts()
             for number, handler in handlers.items():
                 signal.signal(number, handler)
         if alerts is not None:
@@ -173,6 +174,11 @@ class Launch:
         self.recorder_restarts += 1
         self._close_pipe()
         self._start_recorder()
+
+    def _tell_of_restarts(self) -> None:
+        if self._run is not None and self.recorder_restarts:
+            times = "once" if self.recorder_restarts == 1 else f"{self.recorder_restarts} times"
+            print(f"rankscope: the recorder was started again {times}; see {self._run.recorder_log}", file=sys.stderr)
 
     def _end_recorder(self) -> None:
         recorder = self._recorder

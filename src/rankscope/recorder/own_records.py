@@ -22,7 +22,9 @@ class OwnRecords:
         self._names: dict[str, int] = {}
         self._payloads: list[Payload] = []
 
-    def add(self, kind: int, name: str, time_ns: int, a: int, b: int, c: int = 0, *, duration_ns: int = 0) -> None:
+    def add(  # noqa: PLR0917  in the order of a slot
+        self, kind: int, name: str, time_ns: int, a: int, b: int, c: int = 0, *, duration_ns: int = 0
+    ) -> None:
         """One record; `name` may be empty."""
         self._commit += 1
         id = self.name(name) if name else 0

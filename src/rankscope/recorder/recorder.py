@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,14 +28,15 @@ from rankscope.wire.spool import Spool, SpoolFull
 ROW_DTYPE = np.dtype(list(ROW_FIELDS))
 SLOT_NAMES = [name for name, _ in SLOT_FIELDS]
 
-READ_EVERY_NS = 100_000_000
 COUNT_EVERY_NS = 500_000_000
 FIND_OTHERS_EVERY_NS = 2_000_000_000
-FLUSH_EVERY_NS = 2_000_000_000
+FLUSH_EVERY_NS = 10_000_000_000
+FLUSH_ROWS = 12_000
+"""Of one ring since the last frame: a recorder that is killed now and started again still finds them in the ring.
+Rarer frames are cheaper: what the store does for one costs 20 ms of CPU, however many rows it has."""
 MAX_ROWS_HELD = 100_000
 ROWS_A_FRAME = 50_000
-
-
+SETTLED_NS = 1_000_000_000
 
 
 @dataclass(slots=True)
@@ -44,6 +46,8 @@ class _Watched:
     ended: bool = False
     closed: bool = False
     payloads_dropped: int = 0
+    unsaved: int = 0
+    """Rows read and not in the spool yet."""
     names: list[Payload] = field(default_factory=list)
 
 
@@ -65,7 +69,8 @@ class Recorder:
         self._resume = resume or {}
         self._clock = clock
         self._rings: dict[Path, _Watched] = {}
-        self._refused: dict[Path, float] = {}
+        self._settled: dict[Path, int] = {}
+        """Folders whose rings are all open, and when they had changed last."""
         self._own = OwnRecords(node)
         self._held: list[NDArray[np.void]] = []
         self._held_rows = 0
@@ -75,9 +80,8 @@ class Recorder:
         self._sockets = Sockets()
         self.lost = 0
         """Records known to be lost so far."""
-        description = Process(
-            os.getpid(), role="recorder", rank=-1, host=socket.gethostname(), cpus_allowed=tuple(os.sched_getaffinity(0))
-        )
+        cpus = tuple(os.sched_getaffinity(0))
+        description = Process(os.getpid(), role="recorder", rank=-1, host=socket.gethostname(), cpus_allowed=cpus)
         self._own.payload(PROCESS, 0, description.encode())
 
     # -- one round ---------------------------------------------------------------------------------------------
@@ -92,7 +96,7 @@ class Recorder:
         if now >= self._next_count:
             self._next_count = now + COUNT_EVERY_NS
             self._count(now)
-        if now >= self._next_flush or self._held_rows >= MAX_ROWS_HELD:
+        if now >= self._next_flush or max((w.unsaved for w in self._rings.values()), default=0) >= FLUSH_ROWS:
             self._next_flush = now + FLUSH_EVERY_NS
             self.flush()
 
@@ -108,21 +112,28 @@ class Recorder:
     def _find_rings(self) -> None:
         for folder in self._folders:
             try:
+                changed = os.stat(folder).st_mtime_ns
+                if self._settled.get(folder) == changed:
+                    continue
                 entries = list(os.scandir(folder))
             except OSError:
                 continue
-            for entry in entries:
-                path = Path(entry.path)
-                if entry.name.endswith(".ring") and path not in self._rings:
-                    self._open(path)
+            opened = [self._open(Path(entry.path)) for entry in entries if entry.name.endswith(".ring")]
+            # Time stamps of files are coarse: a folder that has just changed may change again within the same one.
+            if all(opened) and time.time_ns() - changed > SETTLED_NS:
+                self._settled[folder] = changed
 
-    def _open(self, path: Path) -> None:
+    def _open(self, path: Path) -> bool:
+        """Whether a ring can be read; where its header is not there yet, the next round tries again."""
+        if path in self._rings:
+            return True
         try:
             pid = int(path.name.split("-", 1)[0])
             resume = {lane: commit for (process, lane), commit in self._resume.items() if process == pid}
             self._rings[path] = _Watched(RingReader(path, resume))
         except (NotARing, ValueError, OSError):
-            return  # its header is not there yet; the next round tries again
+            return False
+        return True
 
     def _read(self, watched: _Watched) -> None:
         reader = watched.reader
@@ -132,7 +143,7 @@ class Recorder:
                 with guard("reading a process's description"):
                     watched.role = decode_process(payload.text).role
             self._payloads.append(payload)
-        self._take(reader)
+        watched.unsaved += self._take(reader)
         if alive or watched.ended:
             return
         watched.ended = True
@@ -142,7 +153,8 @@ class Recorder:
             self._own.add(Lost.code, "torn by the end of the process", self._clock(), reader.torn, reader.pid)
         self._own.add(ProcessEnd.code, "", self._clock(), reader.pid, int(reader.said_goodbye))
 
-    def _take(self, reader: RingReader) -> None:
+    def _take(self, reader: RingReader) -> int:
+        before = self._held_rows
         news, lost = reader.read()
         for lane, slots in news:
             rows = np.empty(len(slots), ROW_DTYPE)
@@ -154,6 +166,7 @@ class Recorder:
         if lost:
             self.lost += lost
             self._own.add(Lost.code, "ring overrun", self._clock(), lost, reader.pid)
+        return self._held_rows - before
 
     def _count(self, now: int) -> None:
         observed = set()
@@ -195,6 +208,8 @@ class Recorder:
 
     def flush(self) -> None:
         """Put what is held into the spool; on a full disk it stays held, up to a bound, and the rest is counted."""
+        for watched in self._rings.values():
+            watched.unsaved = 0
         slots, payloads = self._own.take()
         if len(slots):
             rows = np.empty(len(slots), ROW_DTYPE)

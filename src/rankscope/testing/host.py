@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from rankscope.records.host import Counter, StackSample
 from rankscope.testing.knobs import Knob, value
 from rankscope.testing.places import GC_CALLBACK, WORKER, Frames
-from rankscope.testing.simulation import ASLEEP, HOLDING, LATE_NS, MS, Activity
+from rankscope.testing.simulation import ASLEEP, HOLDING, LATE_NS, MS, NATIVE, Activity
 from rankscope.testing.writer import Writer
 
 READ_EVERY_NS = 500 * MS
@@ -44,6 +44,10 @@ class Host:
     send_queue_bytes: Knob | None = 0.0
     """Bytes not yet sent; None: no connections were seen."""
     switches_per_s: Knob = 5.0
+    machine_busy: float = 2.4
+    """CPUs in use on the whole machine."""
+    recorder_cpu: float = 0.01
+    """CPUs used by the recorder."""
     strangers: tuple[Stranger, ...] = ()
     more: Mapping[str, Knob] = field(default_factory=dict)
     """Gauges of your own by name."""
@@ -73,6 +77,9 @@ def write_counters(recorder: Writer, host: Host, ranks: Sequence[tuple[int, int]
             for name, knob in gauges.items():
                 if knob is not None:
                     write(name, now, value(knob, rank, reading), pid)
+        elapsed = now - begin
+        write("machine_busy_ns", now, host.machine_busy * elapsed, 0)
+        write("recorder_cpu_ns", now, host.recorder_cpu * elapsed, recorder.pid)
         for stranger in host.strangers:
             write(f"other:{stranger.name}", now, stranger.cpus * READ_EVERY_NS, stranger.pid)
 
@@ -87,14 +94,15 @@ def write_samples(
     seed: str,
     idle: Frames = (),
     states: bool = True,
-) -> None:
-    """A stack sample every 1/hz seconds (and up to 8 ms more, as threads wake late) of what a thread did then.
+) -> int:
+    """How many samples were written: one every 1/hz seconds (and up to 8 ms more, as threads wake late).
 
     `idle`: the stack between activities; () where a thread without activity is not sampled. `states`: the kernel's
     letter for the thread's state is known.
     """
     if hz <= 0 or not activities:
-        return
+        return 0
+    written = 0
     draw = random.Random(seed)
     starts = [a.start for a in activities]
     used = [0.0]
@@ -104,7 +112,7 @@ def write_samples(
     while True:
         planned += round(1e9 / hz) + draw.randrange(8 * MS)
         if planned >= end:
-            return
+            return written
         at = bisect_right(starts, planned) - 1
         now, late, state = planned, LATE_NS[ASLEEP], ASLEEP
         if at >= 0 and planned < activities[at].end:
@@ -120,9 +128,11 @@ def write_samples(
             cpu, frames, phase, step = used[at + 1], idle, "data", activities[at].step if at >= 0 else 0
         else:
             continue
-        letter = ord("S" if state == ASLEEP else "R") if states else 0
+        # The sampler holds the interpreter lock when it asks: a thread that runs Python sleeps until it gets it back.
+        letter = ord("R" if state == NATIVE else "S") if states else 0
         writer.put(
             StackSample, now, now, step, phase=phase, stack=writer.stack(frames), cpu_ns=round(cpu), late_ns=late,
             state=letter,
         )  # fmt: skip
+        written += 1
         planned = max(planned, now)

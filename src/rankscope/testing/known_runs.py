@@ -130,6 +130,7 @@ FAULTS: Final[dict[str, Fault]] = {
         "thread-oversubscription",
         replace(
             slower({0: 1.6, 1: 1.6}),
+            compute_cpu=1 / 1.6,
             torch_threads=8,
             host=Host(run_delay=0.25, all_threads_delay=2.4, cpu=4.0, switches_per_s=900.0),
         ),
@@ -139,6 +140,7 @@ FAULTS: Final[dict[str, Fault]] = {
         "cpu-contention",
         replace(
             slower({1: 1.5}),
+            compute_cpu={1: 1 / 1.5},
             host=Host(
                 run_delay={1: 0.33},
                 all_threads_delay={1: 0.33},
@@ -148,10 +150,14 @@ FAULTS: Final[dict[str, Fault]] = {
         ),
         BASE,
     ),
-    "a quota holds rank 1": Fault("cpu-throttling", replace(slower({1: 1.6}), host=Host(throttled={1: 0.375})), BASE),
+    "a quota holds rank 1": Fault(
+        "cpu-throttling", replace(slower({1: 1.6}), compute_cpu={1: 1 / 1.6}, host=Host(throttled={1: 0.375})), BASE
+    ),
     "rank 1 stopped now and then": Fault(
         "cpu-throttling",
-        replace(slower({1: 2.0}), host=Host(throttled=None, stopped=lambda r, n: r == 1 and n % 2)),
+        replace(
+            slower({1: 2.0}), compute_cpu={1: 0.5}, host=Host(throttled=None, stopped=lambda r, n: r == 1 and n % 2)
+        ),
         BASE,
     ),
     "slow device": Fault("slow-device", slower({1: 1.4}), BASE),

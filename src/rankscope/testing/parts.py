@@ -266,12 +266,14 @@ class DeviceReads(Part):
     count: int = 4
     ms: Knob = 2.0
     line: int = places.END_LINE
+    state: str = NATIVE
+    """CUDA spins while it waits, unless told to sleep."""
 
     def act(self, thread: Thread) -> Program:
         for _ in range(self.count):
             begin = thread.now
             with thread.inside(line=self.line):
-                thread.spend(value(self.ms, thread.rank, thread.step) * MS, state=ASLEEP)
+                thread.spend(value(self.ms, thread.rank, thread.step) * MS, state=self.state)
             thread.writer.put(
                 DeviceWait, begin, thread.now, thread.step, name="Tensor.item", site=places.site(self.line)
             )

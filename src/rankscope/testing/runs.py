@@ -35,6 +35,8 @@ from rankscope.testing.writer import Text, Writer
 BEGIN_NS = 1_000_000_000_000
 """When the processes of every made-up run start, on their monotonic clock."""
 RECORDER_PID = 900
+SAMPLE_CPU_NS = 45_000
+"""CPU time of our own thread in a rank for one stack sample."""
 FIRST_RANK_PID = 1000
 FIRST_WORKER_PID = 5000
 
@@ -95,6 +97,8 @@ class RunBuilder:
     """0: no stack samples."""
     thread_states: bool = True
     """Stack samples know from the kernel whether the thread ran or slept."""
+    compute_cpu: Knob = 1.0
+    """CPU time over wall time of the training thread while it computes; less where it has to wait for a CPU."""
     noise: float = 0.0
     """Standard deviation of each phase's duration, as a share of it."""
     seed: int = 0
@@ -195,15 +199,10 @@ class _Simulation:
         writers = [t.writer for t in self.threads]
         for thread, feed in zip(self.threads, self.feeds, strict=True):
             armed = thread.writer.process.armed_ns
-            write_samples(
-                thread.writer,
-                thread.activities,
-                armed,
-                thread.now,
-                hz=spec.sample_hz,
-                seed=f"{spec.seed}/{thread.rank}",
-                states=spec.thread_states,
-            )
+            samples = write_samples(
+                thread.writer, thread.activities, armed, thread.now, hz=spec.sample_hz,
+                seed=f"{spec.seed}/{thread.rank}", states=spec.thread_states,
+            )  # fmt: skip
             for worker in feed.workers:
                 last = max((a.end for a in worker.activities), default=0)
                 write_samples(
@@ -211,7 +210,7 @@ class _Simulation:
                     seed=f"{spec.seed}/{worker.writer.pid}", idle=IDLE_WORKER, states=spec.thread_states,
                 )  # fmt: skip
                 writers.append(worker.writer)
-            thread.writer.put(Goodbye, thread.now, thread.now, thread.step, own_cpu_ns=1000)
+            thread.writer.put(Goodbye, thread.now, thread.now, thread.step, own_cpu_ns=samples * SAMPLE_CPU_NS)
         recorder = Writer(Process(RECORDER_PID, "recorder", cpus_allowed=self.cpus))
         if spec.host is not None:
             pids = [(t.rank, t.writer.pid) for t in self.threads]
@@ -240,6 +239,9 @@ class _Simulation:
         for part in self.parts.get(point, ()):
             if part.acts(t.rank, t.step):
                 yield from part.act(t)
+
+    def _cpu(self, t: Thread) -> float:
+        return value(self.spec.compute_cpu, t.rank, t.step, 1.0)
 
     def _gap(self, t: Thread, line: int) -> None:
         with t.inside(line=line):
@@ -282,9 +284,9 @@ class _Simulation:
         elements = int(value(model.elements, t.rank, t.step, 4096))
         with t.inside(*places.FORWARD, line=places.FORWARD_LINE, phase="forward"):
             yield from self._gathers(t)
-            t.spend(half, *places.LINEAR)
+            t.spend(half, *places.LINEAR, cpu=self._cpu(t))
             yield from self._parts("in-forward", t)
-            t.spend(half, *places.LINEAR)
+            t.spend(half, *places.LINEAR, cpu=self._cpu(t))
         t.writer.put(
             Forward, begin, t.now, t.step, name=model.name, elements=elements, cpu_ns=t.cpu_ns - cpu, model=model.name,
             shape=f"[{elements}]", training=int(training), grad=int(training), trained=int(training),
@@ -311,7 +313,7 @@ class _Simulation:
         call = None
         with t.inside(*places.BACKWARD, line=places.BACKWARD_LINE, phase="backward"):
             for part in range(slices):
-                t.spend(total // slices)
+                t.spend(total // slices, cpu=self._cpu(t))
                 if part == 0:
                     yield from self._parts("in-backward", t)
                 if part < sharded:
@@ -340,6 +342,7 @@ class _Simulation:
             t.spend(
                 t.noisy(value(model.optimizer_ms, t.rank, t.step, 4.0) * MS),
                 f"{places.TORCH}/optim/adamw.py:690:_foreach_adamw",
+                cpu=self._cpu(t),
             )
             yield from self._parts("in-optimizer", t)
         t.writer.put(OptimizerStep, begin, t.now, t.step, name="AdamW", optimizer=number, cpu_ns=t.cpu_ns - cpu)

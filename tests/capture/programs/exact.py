@@ -28,8 +28,8 @@ class Augmented(Dataset):
 def digest(model):
     total = hashlib.sha256()
     for _, tensor in sorted(model.state_dict().items()):
-        tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
-        total.update(tensor.detach().numpy().tobytes())
+        whole = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+        total.update(whole.detach().numpy().tobytes())
     return total.hexdigest()
 
 

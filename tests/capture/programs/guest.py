@@ -80,7 +80,7 @@ def train(model):
     return model, optimizer, loader
 
 
-import torch._dynamo  # noqa: E402, F401
+import torch._dynamo  # noqa: E402
 
 torch.compile(nn.Linear(1, 1))
 dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)

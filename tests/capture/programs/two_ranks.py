@@ -1,6 +1,5 @@
 import contextlib
 import json
-import os
 import time
 
 import torch

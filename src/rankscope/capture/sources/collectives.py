@@ -52,10 +52,11 @@ class Collectives(Source):
         self._forget()
         agent.in_child.append(self._forget)
         key = torch._C.DispatchKeySet(torch._C.DispatchKey.BackendSelect)
-        self._library: Any = torch.library.Library("c10d", "IMPL")
+        library: Any = torch.library.Library  # torch does not annotate it
+        self._library = library("c10d", "IMPL")
         for full_name in torch._C._dispatch_get_all_op_names():
             short = full_name.removeprefix("c10d::")
-            if short != full_name and short != "check_for_nan":
+            if short not in (full_name, "check_for_nan"):
                 operation = getattr(getattr(torch.ops.c10d, short), "default", None)
                 if operation is not None:
                     with guard(f"observing {full_name}"):
@@ -108,7 +109,7 @@ class Collectives(Source):
         return kernel
 
     def _two_sided(self, operation: Any, short: str, key: Any) -> Any:
-        """The kernel of send and recv: counted for each pair and direction, because other ranks know nothing of them."""
+        """The kernel of send and recv: counted for each pair and direction, as other ranks know nothing of them."""
         agent = self._agent
         name = agent.name(short.rstrip("_"))
         redispatch = operation._handle.redispatch_boxed
@@ -190,10 +191,8 @@ class Collectives(Source):
         """Name id of one direction between two ranks of a group."""
         group = next(x for x in args if type(x).__name__ == "ScriptObject")
         mine = self._unbox(group).rank()
-        if short == "send":
-            pair = f"{mine}>{args[2]}"
-        else:
-            pair = f"{args[2] if short == 'recv_' else '?'}>{mine}"
+        other = "?" if short == "recv_any_source_" else args[2]
+        pair = f"{mine}>{other}" if short == "send" else f"{other}>{mine}"
         number = self._group(args)
         base = next((name for name, id in self._groups.items() if id == number), "default")
         return self._agent.name(f"group:{base}:{pair}")

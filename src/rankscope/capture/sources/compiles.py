@@ -42,12 +42,11 @@ class Compiles(Source):
             return result
 
         self._patches.replace(torch, "compile", compile)
-        agent.on_step.append(self._flush)
 
     def remove(self) -> None:
         self._patches.undo()
-        self._agent.on_step.remove(self._flush)
         if self._watching:
+            self._agent.on_step.remove(self._flush)
             handler = sys.modules["torch._dynamo.callback"].callback_handler
             with guard("leaving torch._dynamo"):
                 if self._start in handler.start_callbacks:
@@ -59,6 +58,8 @@ class Compiles(Source):
         # `torch._dynamo.reset()` forgets its callbacks.
         if callback is None or self._start in callback.callback_handler.start_callbacks:
             return
+        if not self._watching:
+            self._agent.on_step.append(self._flush)
         self._watching = True
         callback.callback_handler.register_start_callback(self._start)
         callback.callback_handler.register_end_callback(self._end)

@@ -73,9 +73,9 @@ class Initialisers(Source):
 
     def _flush(self) -> None:
         """After the first step: write the totals and stop counting."""
-        if not self._totals and not self._seen:
-            return
         agent = self._agent
+        # A new list: the agent is going through the old one.
+        agent.on_step = [call for call in agent.on_step if call != self._flush]
         for name, (begin, duration, count, repeated, site) in self._totals.items():
             agent.put(begin, duration, 9, agent.name(f"torch.nn.init.{name}"), agent.step, site, count, repeated)
         self._totals.clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from contextlib import suppress
 from functools import wraps
 from threading import get_ident
 from time import monotonic_ns, thread_time_ns
@@ -103,10 +104,8 @@ class Loaders(Source):
             outstanding = iterator._send_idx - iterator._rcvd_idx
             # What has arrived: batches received out of order, and those still in the queue.
             ready = sum(len(entry) == 2 for entry in iterator._task_info.values())
-            try:
+            with suppress(NotImplementedError, OSError, AttributeError):
                 ready += iterator._data_queue.qsize()
-            except (NotImplementedError, OSError, AttributeError):
-                pass
             flags |= min(workers, 4095) << 16 | min(max(outstanding, 0), 4095) << 28 | min(ready, 4095) << 40
         name = state.get("_rankscope_name", 0) or self._named(iterator, iterator._dataset)
         return name, flags, iterator._num_yielded
@@ -141,7 +140,8 @@ class Loaders(Source):
                 iterator.__dict__["_rankscope_loader"] = number
                 used = thread_time_ns() - cpu
                 flags = number | bool(loader.persistent_workers) << 16 | reused << 17 | agent.site() << 32
-                agent.put(t1, t2 - t1, 21, self._named(iterator, loader.dataset), agent.step, loader.num_workers, used, flags)
+                name = self._named(iterator, loader.dataset)
+                agent.put(t1, t2 - t1, 21, name, agent.step, loader.num_workers, used, flags)
                 agent.own_ns += monotonic_ns() - t2
             except Exception as error:  # noqa: BLE001
                 swallow("recording a loader start", error)

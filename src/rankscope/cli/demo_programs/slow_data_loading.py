@@ -9,7 +9,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
 STEPS = 120
-BATCH = 16
+BATCH = 8
 
 
 class Images(Dataset):
@@ -32,7 +32,7 @@ class Images(Dataset):
 def decompress(image: torch.Tensor) -> torch.Tensor:
     """The pixels of a compressed image, one by one."""
     total = 0
-    for value in range(30_000):
+    for value in range(150_000):
         total = (total * 31 + value) % 65_521
     return image + total * 0.0
 
