@@ -41,11 +41,6 @@ def test_functions_that_only_sound_alike_are_not(function):
     assert ms_of(run.facts, "other") == pytest.approx(20 * 100 + 80 * 0.09, abs=1)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="names alone make a function evaluation: where all ranks do it alike no detector reports it, and slow-code "
-    "leaves it out",
-)
 @pytest.mark.parametrize("function", ["validate_inputs", "test_gradients"])
 def test_slow_checks_of_each_batch_are_reported_although_they_sound_like_evaluation(function):
     run = replace(BASE, parts=(Code(ms=60.0, place=f"{places.TRAIN}:72:{function}"),)).build()

@@ -19,7 +19,6 @@ def test_a_fifth_of_the_steps_at_most_20_are_warm_up(steps, warm_up, enough):
     assert (facts.warm_up, facts.enough, len(facts.steps)) == (warm_up, enough, steps - warm_up)
 
 
-@pytest.mark.xfail(strict=True, reason="attribute() takes a maximum over no ranks: steps, begin, span_ns raise")
 def test_no_process_is_no_error():
     facts = Facts(replace(BASE.build(), rows=BASE.build().rows[:0], payloads=[]).tables)
 

@@ -84,10 +84,6 @@ def test_waits_for_messages_are_replayed():
     assert facts.gain_without({0: mask}) == pytest.approx(recoverable_share(run, without), abs=0.002)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="timeline._tails takes the next collective of the rank where that of last_enter_ns was lost; it must be -1",
-)
 def test_a_collective_whose_peer_was_never_seen_does_not_stop_the_replay():
     run = BASE.build()
     lost = (run.rows["process"] == 1001) & (run.rows["kind"] == 30) & (run.rows["step"] == 50)

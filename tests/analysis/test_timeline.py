@@ -99,10 +99,6 @@ def test_a_wait_belongs_to_the_collective_before_it_and_a_call_that_blocks_waits
     ]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="_mark_waits takes the last collective entered *at or* before the end of a wait (side='right')",
-)
 def test_a_call_in_the_nanosecond_in_which_a_wait_ends_does_not_take_its_place():
     own = timeline_of(
         (Collective, 100, 110, {"sequence": 0}),

@@ -22,11 +22,6 @@ def test_says_how_much_of_the_step_is_transfer():
     assert shown["bytes communicated by a rank in a step"] == 2 * (1 << 20) + 4
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="latency_ns is the 5th percentile of all transfers: where all carry 1 MB, it is their length, and it "
-    "becomes `info`; take the latency from small messages, or from none where there are none",
-)
 def test_warns_also_where_all_transfers_are_alike():
     run = replace(BASE, transfer_ms=70.0).build()
 

@@ -26,10 +26,6 @@ def test_names_the_line_that_reads():
     }
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="slow-code counts samples inside of device_wait records and comes first; EXPLAINS has no host-sync",
-)
 def test_comes_first_where_reads_put_the_thread_to_sleep():
     run = replace(BASE, cuda_devices=1, parts=(DeviceReads(count=4, ms=2.5, state=ASLEEP),)).build()
 

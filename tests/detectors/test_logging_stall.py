@@ -26,11 +26,6 @@ def test_names_the_line_that_calls_a_logging_library():
     ]  # fmt: skip
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="of calls shorter than the sampling interval only those that a sample met are labelled logging "
-    "(activities._label gives the usual label of a gap for data and communication alone)",
-)
 def test_finds_short_logging_at_every_step():
     wandb = "/home/user/venv/lib/python3.11/site-packages/wandb/sdk/wandb_run.py:1800:Run.log"
     run = replace(BASE, parts=(Code(ms=12.0, state=ASLEEP, below=(wandb,)),)).build()  # 19 % of the run

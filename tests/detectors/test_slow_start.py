@@ -21,10 +21,6 @@ def test_names_the_initialisation_that_is_repeated():
     assert shown["initialisation calls per tensor"] == pytest.approx(10)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="where samples of the initialisation weigh more than its repetitions, the gain counts the first pass, too",
-)
 def test_the_gain_is_the_repetitions_alone():
     [found] = found_by(SlowStart, known_run("weights initialised ten times"))
 

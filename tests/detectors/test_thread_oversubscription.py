@@ -21,10 +21,6 @@ def test_names_the_threads_of_all_ranks():
     assert "8" in (found[0].component or "")
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="waiting / (1 + waiting) is the share lost by one thread; with n threads it is waiting / (waiting + cpu)",
-)
 def test_the_gain_is_what_fewer_threads_would_save():
     name = "more threads than cores"
     [found] = found_by(ThreadOversubscription, known_run(name))

@@ -39,14 +39,22 @@ LOGGING_LIBRARIES = (
 )
 SAVING_LIBRARIES = ("torch/serialization.py", "torch/distributed/checkpoint/", "safetensors/")
 WORDS = {
-    timeline.CHECKPOINT: re.compile(r"(^|_)(save|checkpoint|ckpt|snapshot|persist)", re.I),
-    timeline.EVALUATION: re.compile(r"(^|_)(eval|valid|test|infer)", re.I),
+    timeline.CHECKPOINT: re.compile(
+        r"checkpoint|ckpt|^_?(save|write|dump|store|persist)(_(model|state|weights|all|training_state|snapshot))?$",
+        re.I,
+    ),
+    timeline.EVALUATION: re.compile(
+        r"^_?(run_|do_)?(eval(uate|uation)?|valid(ate|ation)?|test|infer(ence)?)"
+        r"(_(epoch|model|loop|set|split|one_epoch|all|metrics?|accuracy|step))?$",
+        re.I,
+    ),
     timeline.LOGGING: re.compile(
         r"(^|_)(log|logs|logger|logging|track|tracker|summary|hist|histogram|report|dump_metrics|write_metrics)(_|$|s)",
         re.I,
     ),
     timeline.DATA: re.compile(
-        r"(^|_)(load|fetch|read|next|get|make|sample|draw|prepare|collate|augment|tokeni[sz]e|decode)_?\w*(batch|data|sample|example|item|input|tokens)|(^|_)(collate|augment|tokeni[sz]e)|^__getitem__$|^__next__$",
+        r"(^|_)(load|fetch|read|next|get|make|sample|draw|prepare|collate|augment|tokeni[sz]e|decode)_?\w*"
+        r"(batch|data|sample|example|item|input|tokens)|(^|_)(collate|augment|tokeni[sz]e)|^__getitem__$|^__next__$",
         re.I,
     ),
 }
@@ -180,14 +188,27 @@ def _label(
     kinds = own.segments["kind"]
     phases = own.segments["phase"]
     long_enough = _usual_gaps(own, other)
+    lengths = own.durations()
+    usual = _usual_lengths(own, labels, lengths)
     for at in np.flatnonzero((phases == other) & (kinds == 0)).tolist():
         if at not in labels:
             gap = _gap(own, at)
             phase = general.get(gap, timeline.OTHER)
-            # A rare long stop does not make the short gaps at the same place a checkpoint.
-            if phase in (timeline.DATA, timeline.COMMUNICATION) and at in long_enough:
+            if (phase in (timeline.DATA, timeline.COMMUNICATION) and at in long_enough) or (
+                phase != timeline.OTHER and lengths[at] >= 0.5 * usual.get((gap, phase), np.inf)
+            ):
                 labels[at] = phase
     return {at: phase for at, phase in labels.items() if phase != timeline.OTHER}
+
+
+def _usual_lengths(
+    own: Timeline, labels: dict[int, str], lengths: NDArray[np.int64]
+) -> dict[tuple[tuple[int, int], str], float]:
+    """(gap, phase) -> median length of the segments that samples gave that phase there."""
+    found: dict[tuple[tuple[int, int], str], list[int]] = {}
+    for at, phase in labels.items():
+        found.setdefault((_gap(own, at), phase), []).append(int(lengths[at]))
+    return {key: float(np.median(values)) for key, values in found.items()}
 
 
 def _usual_gaps(own: Timeline, other: int) -> set[int]:

@@ -41,7 +41,7 @@ def attribute(
 ) -> Attribution:
     """Walk every step. `ends[rank position, i]` is when it ended `steps[i]`; the first one only sets the start."""
     latest = ends.max(axis=0)
-    last = np.argmax(ends, axis=0)
+    last = ends.argmax(axis=0)
     pieces: list[tuple[int, int, int, int, int, int]] = []
     walker = _Walker(timelines, matches)
     for i in range(1, len(steps)):

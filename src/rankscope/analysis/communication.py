@@ -17,6 +17,9 @@ from rankscope.analysis.tables import Rows, column
 from rankscope.records.collective import Collective
 from rankscope.records.training import Backward, OptimizerStep
 
+SMALL_BYTES = 4096
+"""A message of this size takes as long as one of one byte: latency alone (a packet or two)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Calls:
@@ -151,12 +154,16 @@ def transfer_ns(facts: Facts, position: int) -> float:
 
 
 def latency_ns(facts: Facts) -> float:
-    """The shortest transfers of the run: the fifth percentile over all waits of all ranks."""
+    """What a transfer takes at least: the fifth percentile over those of small messages; 0 where there are none."""
     found = []
     for p in range(facts.size):
-        mask = transfers(facts, p)
-        found.append((facts.timelines[p].durations() - _waiting_ns(facts, p))[mask])
-    everything = np.concatenate(found)
+        own = facts.timelines[p]
+        if not len(own.collectives):
+            continue
+        of = np.maximum(own.segments["collective"].astype(np.int64), 0)
+        mask = transfers(facts, p) & (own.collectives["b"][of] <= SMALL_BYTES)
+        found.append((own.durations() - _waiting_ns(facts, p))[mask])
+    everything = np.concatenate(found) if found else np.empty(0)
     everything = everything[everything > 0]
     return float(np.percentile(everything, 5)) if len(everything) else 0.0
 
@@ -232,8 +239,10 @@ def send_queue_share(facts: Facts) -> list[float | None]:
     return shares
 
 
-def usual_transfer_ns(facts: Facts) -> float:
-    """Mean length of the transfers of the run, over all waits of all ranks."""
+def transfer_lengths(facts: Facts) -> tuple[float, float]:
+    """(shortest, mean) length of the transfers of the run, over all waits of all ranks; the shortest is the fifth
+    percentile."""
     found = [(facts.timelines[p].durations() - _waiting_ns(facts, p))[transfers(facts, p)] for p in range(facts.size)]
     everything = np.concatenate(found)
-    return float(everything.mean()) if len(everything) else 0.0
+    some = everything[everything > 0]
+    return (float(np.percentile(some, 5)), float(everything.mean())) if len(some) else (0.0, 0.0)

@@ -100,7 +100,7 @@ class Facts:
                 finished = (rows["time_ns"] + rows["duration_ns"]).astype(np.int64)
                 ends.append(dict(zip(rows["step"].tolist(), finished.tolist(), strict=True)))
         if not ends:
-            return np.empty(0, np.int64), np.empty((0, 0), np.int64)
+            return np.empty(0, np.int64), np.empty((1, 0), np.int64)
         common = sorted(set.intersection(*(set(e) for e in ends)))
         # The newest unbroken series: of a long run the middle was left in the store.
         for i in range(len(common) - 1, 0, -1):

@@ -22,15 +22,17 @@ Durations = tuple[NDArray[np.int64], ...]
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """The dependency graph of the analysed window."""
+    """The dependency graph of the analysed window. Lists: single numbers are read from them again and again."""
 
     durations: Durations
     """As measured; waits hold their transfer."""
-    enters: tuple[dict[int, list[int]], ...]
-    """For each rank: segment -> ids of the collectives that are entered at its start."""
-    waits: tuple[NDArray[np.int64], ...]
+    begin: tuple[int, ...]
+    """For each rank when its first segment begins, from the start of the window."""
+    enters: tuple[list[tuple[int, ...]], ...]
+    """For each rank and segment the ids of the collectives that are entered at its start."""
+    waits: tuple[list[int], ...]
     """For each segment the id of the collective it waits for, -1: none."""
-    members: NDArray[np.int64]
+    members: list[int]
 
     def total(self, durations: Durations | None = None) -> float:
         """The time in ns until the last rank is done."""
@@ -39,21 +41,20 @@ class Graph:
     def finish(self, durations: Durations | None = None) -> list[int]:
         """When each rank is done with its last segment."""
         lists = [d.tolist() for d in (durations or self.durations)]
-        waits = [w.tolist() for w in self.waits]
         entered = [0] * len(self.members)
-        missing = self.members.tolist()
-        clock = [0] * len(lists)
+        missing = list(self.members)
+        clock = list(self.begin)
         position = [0] * len(lists)
         announced = [-1] * len(lists)
         while any(position[rank] < len(own) for rank, own in enumerate(lists)):
             progress = False
             for rank, own in enumerate(lists):
                 at, now = position[rank], clock[rank]
-                begin, wait, enter = at, waits[rank], self.enters[rank]
+                begin, wait, enter = at, self.waits[rank], self.enters[rank]
                 while at < len(own):
-                    if at > announced[rank]:
+                    if enter[at] and at > announced[rank]:
                         announced[rank] = at
-                        for id in enter.get(at, ()):
+                        for id in enter[at]:
                             missing[id] -= 1
                             entered[id] = max(entered[id], now)
                     id = wait[at]
@@ -69,13 +70,13 @@ class Graph:
                 # Somebody's entry was never seen (a lost record, the edge of the window): nobody can wait for it.
                 for rank, own in enumerate(lists):
                     if position[rank] < len(own):
-                        missing[waits[rank][position[rank]]] = 0
+                        missing[self.waits[rank][position[rank]]] = 0
         return clock
 
 
 def build(timelines: Sequence[Timeline], matches: Matches, begin: int, end: int) -> tuple[Graph, list[slice]]:
     """The graph of all segments that start in [begin, end), and for each rank the slice of its segments in it."""
-    durations, enters, waits, slices = [], [], [], []
+    durations, enters, waits, slices, begins = [], [], [], [], []
     needed = np.zeros(len(matches.members), np.int64)
     for position, timeline in enumerate(timelines):
         starts = timeline.segments["start"].astype(np.int64)
@@ -87,12 +88,13 @@ def build(timelines: Sequence[Timeline], matches: Matches, begin: int, end: int)
         calls = timeline.collectives["time_ns"].astype(np.int64)
         first, last = (int(x) for x in np.searchsorted(calls, (begin, end)))
         where = np.searchsorted(starts[low:high], calls[first:last], side="right") - 1
+        begins.append(int(starts[low]) - begin if high > low else 0)
         mine: dict[int, list[int]] = {}
         for at, id in zip(where.tolist(), ids[first:last].tolist(), strict=True):
             if at >= 0:
                 mine.setdefault(at, []).append(id)
                 needed[id] += 1
-        enters.append(mine)
+        enters.append([tuple(mine.get(at, ())) for at in range(high - low)])
         own = (part["end"] - part["start"]).astype(np.int64)
         wait = np.full(len(part), -1, np.int64)
         if len(ids):
@@ -104,5 +106,5 @@ def build(timelines: Sequence[Timeline], matches: Matches, begin: int, end: int)
             arrival = np.maximum(part["start"].astype(np.int64), matches.last_enter[position][at])
             own = np.where(shared, np.clip(part["end"] - arrival, 0, own), own)
         durations.append(own)
-        waits.append(wait)
-    return Graph(tuple(durations), tuple(enters), tuple(waits), needed), slices
+        waits.append(wait.tolist())
+    return Graph(tuple(durations), tuple(begins), tuple(enters), tuple(waits), needed.tolist()), slices

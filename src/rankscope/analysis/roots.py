@@ -27,6 +27,7 @@ EXPLAINS: dict[str, tuple[str, ...]] = {
     "checkpoint-stall": ("slow-code", "communication-bound"),
     "evaluation-stall": ("slow-code", "communication-bound", "uneven-work"),
     "logging-stall": ("slow-code",),
+    "host-sync": ("slow-code", "communication-bound"),
     "slow-data-loading": ("communication-bound",),
     "slow-code": ("communication-bound",),
     "slow-device": ("communication-bound",),

@@ -180,7 +180,9 @@ def _tails(timeline: Timeline, lines: list[NDArray[np.int64]]) -> None:
         return
     enters = timeline.collectives["time_ns"].astype(np.int64)
     index = np.searchsorted(enters, last[has])
-    index = np.minimum(index, len(enters) - 1) if len(enters) else np.full(len(has), -1)
+    at = np.minimum(index, len(enters) - 1)
+    # Its record may be lost: then it is not known what the wait is for.
+    index = np.where(enters[at] == last[has], at, -1) if len(enters) else np.full(len(has), -1)
     ends = (backwards["time_ns"] + backwards["duration_ns"])[has].astype(np.int64)
     n = len(has)
     columns = [last[has], ends, np.full(n, timeline.phase_id(COMMUNICATION)), np.full(n, 3), has, index, np.zeros(n)]
@@ -191,7 +193,7 @@ def _mark_waits(timeline: Timeline, spans: NDArray[np.int64]) -> None:
     """A blocking wait is for the collective that was entered last before its end."""
     enters = timeline.collectives["time_ns"].astype(np.int64)
     waits = np.flatnonzero(spans[:, 3] == CommunicationWait.code)
-    spans[waits, 5] = np.searchsorted(enters, spans[waits, 1], side="right") - 1
+    spans[waits, 5] = np.searchsorted(enters, spans[waits, 1], side="left") - 1
     # The call itself may block, too (gloo's barrier, a blocking wait inside the operation).
     calls = np.flatnonzero((spans[:, 3] == Collective.code) & (spans[:, 2] == timeline.phase_id(COMMUNICATION)))
     spans[calls, 5] = spans[calls, 4]

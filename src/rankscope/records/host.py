@@ -40,7 +40,7 @@ class StackSample(Record):
     stack: int = field("a", "", "id of the stack in the process's payloads")
     cpu_ns: int = field("b", "ns", "CPU time the main thread had used by then")
     late_ns: int = field("c", "ns", "how much later than planned the sample was taken", bits=48)
-    state: int = field("c", "", "the kernel's letter for the thread's state (R, S, D, T); 0: not known", shift=48, bits=8)
+    state: int = field("c", "", "the kernel's letter of the thread's state (R, S, D, T), or 0", shift=48, bits=8)
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,4 +121,4 @@ class Call(Record):
     name: str = field("name", "", "what was called", is_name=True, bits=16)
     site: int = field("a", "", "name id of the call-site", bits=16)
     count: int = field("b", "count", "calls that this record stands for")
-    repeated_ns: int = field("c", "ns", "of the duration, what went into calls that had been made on the same object before")
+    repeated_ns: int = field("c", "ns", "part of the duration that repeated calls on the same object")

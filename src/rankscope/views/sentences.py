@@ -190,7 +190,7 @@ def advice_when_not_examined(report: Report) -> tuple[str, ...]:
             "add the files of the other ranks, or of the kinds that are needed (below)",
             "or run it under observation, which records all of them: `rankscope run -- COMMAND`",
         )
-    if report.run.world_size is None:
+    if report.run.world_size is None and any(one.detector == "step-time" for one in report.not_examined):
         return ()  # nothing was observed, and why says how to change that
     return ("let the run make more steps, at least 20, under `rankscope run -- COMMAND`",)
 

@@ -57,7 +57,8 @@ class SlowLink(Detector):
             cost_ns = float(excess.sum())
         else:
             # All ranks wait for the same transfer: what the fix saves is its length beyond the run's quick ones.
-            keep = min(1.0, communication.latency_ns(facts) / max(1.0, communication.usual_transfer_ns(facts)))
+            shortest, mean = communication.transfer_lengths(facts)
+            keep = min(1.0, shortest / max(1.0, mean))
             gain = facts.gain_without({p: communication.transfers(facts, p) for p in range(facts.size)}, keep)
             cost_ns = gain * facts.span_ns
         if gain < MATERIAL:

@@ -56,7 +56,7 @@ class SlowStart(Detector):
         by_function = hot[p] >= DOMINATES * found[p].length and hot[p] >= 3 * MATERIAL_EVERYWHERE * run
         if not by_repetition and not by_function:
             return
-        ns = float(max(repeated[p], hot[p] if by_function else 0))
+        ns = float(repeated[p] if by_repetition else hot[p])
         place = found[p].hot or found[p].site
         share = ns / run
         what = (

@@ -43,12 +43,12 @@ class ThreadOversubscription(Detector):
         if any(t.all_threads_delay is None or t.run_delay is None for t in times):
             raise CannotExamine("the kernel's run-queue times were not read in the window (run too short, or no /proc)")
         waiting = np.array([t.all_threads_delay or 0.0 for t in times])
-        main = np.array([t.run_delay or 0.0 for t in times])
         if waiting.min() < 2 * MATERIAL_EVERYWHERE:
             return
         everyone = tuple(range(facts.size))
-        # While threads wait in turn for one another, the step takes about as much longer as there are threads too many.
-        share = float(min(0.95, max(main.max(), waiting.max() / (1 + waiting.max()))))
+        # Of the time that its threads want a core, what they wait for one is what fewer threads would not lose.
+        busy = np.array([t.cpu or 0.0 for t in times])
+        share = float((waiting / np.maximum(1e-9, waiting + busy)).max())
         threads = threads_wanted(facts)
         yield Finding(
             cause=self.name,

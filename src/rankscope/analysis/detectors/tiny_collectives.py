@@ -10,8 +10,6 @@ from rankscope.analysis.facts import Facts
 from rankscope.base.finding import Evidence, Finding
 from rankscope.records.collective import Collective
 
-SMALL_BYTES = 4096
-"""A message of this size takes as long as one of one byte: latency alone (a packet or two)."""
 MANY = 6
 """Small calls a step; a few (a loss, a flag, a norm) are how programs are written."""
 
@@ -38,7 +36,7 @@ class TinyCollectives(Detector):
     def examine(self, facts: Facts) -> Iterator[Finding]:
         if facts.world_size < 2:
             raise CannotExamine("one rank: nothing is communicated")
-        calls = [communication.user_calls(facts, p, SMALL_BYTES) for p in range(facts.size)]
+        calls = [communication.user_calls(facts, p, communication.SMALL_BYTES) for p in range(facts.size)]
         per_step = np.array([len(c.rows) / max(1, len(facts.steps)) for c in calls])
         if per_step.max() < MANY:
             return
@@ -66,7 +64,9 @@ class TinyCollectives(Detector):
             last_step=int(facts.steps[-1]),
             cost=wording.cost(facts, ns, gain),
             evidence=(
-                Evidence(f"collectives of at most {SMALL_BYTES} bytes a step", float(per_step.max()), "count"),
+                Evidence(
+                    f"collectives of at most {communication.SMALL_BYTES} bytes a step", float(per_step.max()), "count"
+                ),
                 Evidence("of these are called from one line", share, "share"),
                 Evidence("bytes in such a call (median)", float(np.median(calls[position].rows["b"])), "bytes"),
                 Evidence("time in one such call", ns / max(1, len(calls[position].rows)) / 1e6, "ms"),

@@ -6,12 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.analysis import timeline, wording
-from rankscope.analysis.detector import MATERIAL, CannotExamine, Detector
+from rankscope.analysis.detector import MATERIAL, MATERIAL_EVERYWHERE, CannotExamine, Detector
 from rankscope.analysis.facts import Facts, Floats, Ints
 from rankscope.analysis.lateness import cpu_per_step, elements_per_step, lateness
 from rankscope.base.finding import Evidence, Finding
 from rankscope.records.training import Forward
 
+EVEN_OUT = (timeline.FORWARD, timeline.BACKWARD)
+"""Phases whose length depends on the input."""
 CORRELATION = 0.6
 """Rank correlation between the difference in work and the difference in time; chance gives 0 within 2/sqrt(steps)."""
 
@@ -60,10 +62,12 @@ class UnevenWork(Detector):
             difference = work - work.mean(axis=0)
             uneven = (work.max(axis=0) - work.min(axis=0)) / np.maximum(1, work.mean(axis=0))
             correlation = spearman(difference.ravel(), in_time.ravel())
-            if np.mean(uneven > UNSEEN) < 0.5 or correlation < CORRELATION:
+            spread = float(work.std() / max(1.0, float(work.mean())))
+            if np.mean(uneven > UNSEEN) < 0.5 or spread < UNSEEN or correlation < CORRELATION:
                 return
-        gain = facts.gain(lambda position, durations: _balanced(facts, position, durations, time))
-        if gain < MATERIAL:
+        even = np.array([_of_input(facts, p) for p in range(facts.size)])
+        gain = facts.gain(lambda position, durations: _balanced(facts, position, durations, even))
+        if gain < (MATERIAL if seen else MATERIAL_EVERYWHERE):
             return
         heaviest = np.argmax(work, axis=0)
         counts = np.bincount(heaviest, minlength=facts.size)
@@ -113,10 +117,23 @@ def _moves(work: Floats) -> bool:
 
 def spearman(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
     """Correlation of ranks: work and time may be related in any rising way (attention grows with the square)."""
-    ranks = [np.argsort(np.argsort(x)).astype(float) for x in (a, b)]
-    if any(r.std() == 0 for r in ranks) or np.std(a) == 0 or np.std(b) == 0:
+    ranks = [_mean_ranks(x) for x in (a, b)]
+    if any(r.std() == 0 for r in ranks):
         return 0.0
     return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
+
+
+def _mean_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The place of each value in order; equal values share their mean place."""
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    return np.asarray((ends - (counts - 1) / 2)[inverse], np.float64)
+
+
+def _of_input(facts: Facts, position: int) -> Floats:
+    """Time of a rank in each step in the phases whose length depends on the input."""
+    mask = facts.work(position) & np.isin(facts.phases(position), EVEN_OUT)
+    return facts.per_step(position, mask & (facts.timelines[position].segments["detail"] == 0))
 
 
 def _balanced(facts: Facts, position: int, durations: Ints, compute: Floats) -> Ints:
@@ -124,7 +141,7 @@ def _balanced(facts: Facts, position: int, durations: Ints, compute: Floats) -> 
     own = compute[position]
     factor = np.where(own > 0, compute.mean(axis=0) / np.maximum(1, own), 1.0)
     names = facts.phases(position)
-    mask = facts.work(position) & np.isin(names, (timeline.FORWARD, timeline.BACKWARD, timeline.OPTIMIZER))
+    mask = facts.work(position) & np.isin(names, EVEN_OUT)
     at = np.flatnonzero(mask)
     starts = facts.timelines[position].segments["start"][at]
     step = np.clip(np.searchsorted(facts.attribution.start, starts, side="right") - 1, 0, len(factor) - 1)

@@ -1,5 +1,7 @@
 """Trains a small ranking model on made-up click logs, on several processes."""
 
+from itertools import pairwise
+
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -20,7 +22,7 @@ class Session:
 def read_log(count: int) -> list[Session]:
     """Sessions of one log file, linked in the order of their time."""
     sessions = [Session([number, number + 1]) for number in range(count)]
-    for first, second in zip(sessions, sessions[1:], strict=False):
+    for first, second in pairwise(sessions):
         first.next, second.previous = second, first
     return sessions
 
