@@ -128,11 +128,12 @@ def run_traceml(arguments: list[str], work: Path, traceml: Path | None) -> None:
 
 def output(command: list[str], environment: dict[str, str] | None = None) -> str:
     env = {**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})}
-    done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
-    if done.returncode:
-        said = f"{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
-        raise SystemExit(f"{' '.join(command)}\nended with {done.returncode}:\n{said}")
-    return done.stdout
+    for _ in range(2):  # a rank may be aborted by gloo at its end, on a busy machine, observed or not
+        done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+        if not done.returncode:
+            return done.stdout
+    said = f"{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
+    raise SystemExit(f"{' '.join(command)}\nended with {done.returncode}:\n{said}")
 
 
 def recorder_share(runs: Path) -> float:
@@ -140,7 +141,7 @@ def recorder_share(runs: Path) -> float:
     from rankscope.base.rundir import RunDir
     from rankscope.store.open import open_store
 
-    (folder,) = [p for p in runs.iterdir() if p.is_dir()]
+    folder = max((p for p in runs.iterdir() if p.is_dir()), key=lambda p: p.stat().st_mtime)
     with open_store(RunDir(folder).store) as store:
         rows = store.query(
             "SELECT a AS cpu, time_ns FROM slots AS s JOIN payloads AS p ON s.process = p.process AND s.name = p.id"

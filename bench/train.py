@@ -48,6 +48,7 @@ def main() -> None:
         measured = train(model, width, args.batch, args.steps, traceml)
         args.out.with_suffix(f".{dist.get_rank()}.json").write_text(json.dumps(measured))
     dist.barrier()
+    time.sleep(0.5)  # gloo aborts a rank whose peer closes its connections while the rank is still busy with its own
     dist.destroy_process_group()
 
 

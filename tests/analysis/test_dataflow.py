@@ -27,6 +27,21 @@ def test_says_whether_what_a_line_assigns_is_given_to_a_later_call(tmp_path, lin
     assert feeds_forward(str(file), line) is answer
 
 
+def test_what_is_only_printed_makes_no_batch(tmp_path):
+    file = tmp_path / "train.py"
+    lines = ("def main(model):", "    share = rare()", "    loss = model(1)", "    loss.backward()", "    print(f'{share}')")
+    file.write_text("\n".join(lines))
+
+    assert [feeds_forward(str(file), 2), feeds_forward(str(file), 2, frozenset({3, 4}))] == [False, False]
+
+
+def test_what_is_computed_into_the_loss_makes_the_batch(tmp_path):
+    file = tmp_path / "train.py"
+    file.write_text(LOOP)
+
+    assert [feeds_forward(str(file), line, frozenset({11})) for line in (3, 6, 9)] == [True, True, False]
+
+
 def test_the_target_of_a_loop_counts(tmp_path):
     file = tmp_path / "loop.py"
     file.write_text("def main(model, batches):\n    for x, y in batches:\n        model(x)\n")

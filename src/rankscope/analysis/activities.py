@@ -73,6 +73,8 @@ class Activities:
     """Rank position -> for each sample what the loop was doing."""
     datasets: set[str] = field(default_factory=set)
     """Classes of the datasets that loaders were made for."""
+    forward_lines: dict[str, frozenset[int]] = field(default_factory=dict)
+    """File -> lines of the training loop on which a forward or backward pass was seen."""
     serves: dict[Code, str] = field(default_factory=dict)
     """Function -> the phase that it serves."""
     labels: list[dict[int, str]] = field(default_factory=list)
@@ -98,6 +100,7 @@ def find_activities(
     sites = _call_sites(tables, ranks, timelines)
     for rank, own in zip(ranks, timelines, strict=True):
         found.datasets |= {tables.name(rank.pid, n) for n in np.unique(own.rows[LoaderStart.code]["name"]).tolist()}
+    found.forward_lines = _forward_lines(tables, ranks, timelines, samples, found)
     for position, own in enumerate(timelines):
         _functions_of_evaluation(found, own, samples[position], position)
     for own, mine, position in zip(timelines, samples, range(len(ranks)), strict=True):
@@ -145,6 +148,22 @@ def _call_sites(tables: Tables, ranks: Sequence[Rank], timelines: Sequence[Timel
         for site in np.unique(column(calls, Collective, "site")[outside]).tolist():
             sites[timeline.COMMUNICATION].add(parse_place(tables.name(rank.pid, site)).code)
     return sites
+
+
+def _forward_lines(
+    tables: Tables, ranks: Sequence[Rank], timelines: Sequence[Timeline], samples: Sequence[Samples], found: Activities
+) -> dict[str, frozenset[int]]:
+    lines: dict[str, set[int]] = {}
+    for rank, own, mine, segment in zip(ranks, timelines, samples, found.segment, strict=True):
+        forward = own.phase_id(timeline.FORWARD)
+        for at, stack in zip(segment.tolist(), mine.stack, strict=True):
+            caller = _caller_line(stack, found.loop) if at >= 0 and own.segments["phase"][at] == forward else None
+            if caller is not None:
+                lines.setdefault(caller.file, set()).add(caller.line)
+        for site in np.unique(own.rows[Backward.code]["name"]).tolist():
+            place = parse_place(tables.name(rank.pid, int(site)))
+            lines.setdefault(place.file, set()).add(place.line)
+    return {file: frozenset(of_file) for file, of_file in lines.items()}
 
 
 def _functions_of_evaluation(found: Activities, own: Timeline, mine: Samples, position: int) -> None:
@@ -247,7 +266,9 @@ def _serves(
         if any(WORDS[timeline.DATA].search(frame.function.rpartition(".")[2]) for frame in mine):
             return timeline.DATA
         caller = _caller_line(stack, found.loop)
-        if caller is not None and feeds_forward(caller.file, caller.line):
+        if caller is not None and feeds_forward(
+            caller.file, caller.line, found.forward_lines.get(caller.file, frozenset())
+        ):
             return timeline.DATA
     return timeline.OTHER
 

@@ -1,48 +1,75 @@
-"""Whether a line of the training loop makes the batch: what it assigns reaches the backward pass through a call."""
+"""Whether a line of the training loop makes the batch: what it assigns reaches the model."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
+TELLS = ("print", "log", "info", "debug", "warning", "write", "format")
+"""Calls that use a value without training on it."""
 
-def feeds_forward(file: str, line: int) -> bool:
-    """True where names assigned on `line` are later arguments of a call in the same function.
 
-    A loop that makes its batch itself (`x, y = load(step)`) has no DataLoader to be seen; the assigned names, or what
-    is computed from them, are what the model is called with. False where the source cannot be read.
+def feeds_forward(file: str, line: int, lines: frozenset[int] = frozenset()) -> bool:
+    """True where what is assigned on `line` is used, as it is or computed into something else, on one of `lines` of
+    the same function: those of the forward and backward pass. Where none of them lies in it, any call counts that does
+    more than print.
+
+    A loop that makes its batch itself (`x, y = load(step)`) has no DataLoader to be seen. False where the source cannot
+    be read.
     """
     body = _function_at(file, line)
-    if body is None:
+    reached = _assigned_on(body, line) if body is not None else set()
+    if body is None or not reached:
         return False
-    assigned = _assigned_on(body, line)
-    if not assigned:
-        return False
-    for node in ast.walk(body):
-        if isinstance(node, ast.Call) and node.lineno > line:
-            used = {
-                n.id
-                for arg in [*node.args, *(k.value for k in node.keywords)]
-                for n in ast.walk(arg)
-                if isinstance(n, ast.Name)
-            }
-            if used & assigned:
-                return True
+    last = getattr(body, "end_lineno", None) or max((s.lineno for s in _statements(body)), default=0)
+    forward_lines = {at for at in lines if getattr(body, "lineno", 1) <= at <= last}
+    if not forward_lines:
+        calls = (node for node in ast.walk(body) if isinstance(node, ast.Call) and node.lineno > line)
+        return any(_names(call, ast.Load) & reached for call in calls if _called(call) not in TELLS)
+    for statement in _statements(body):
+        if statement.lineno <= line:
+            continue
+        used = bool(_names(statement, ast.Load) & reached)
+        if used and any(statement.lineno <= at <= (statement.end_lineno or statement.lineno) for at in forward_lines):
+            return True
+        if used and isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
+            reached |= _names(statement, ast.Store)
     return False
 
 
+def _called(call: ast.Call) -> str:
+    """The last name of what is called."""
+    return str(getattr(call.func, "attr", None) or getattr(call.func, "id", ""))
+
+
+def _statements(body: ast.AST) -> list[ast.stmt]:
+    """Statements that hold no others, in the order of their lines."""
+    simple = [node for node in ast.walk(body) if isinstance(node, ast.stmt) and not hasattr(node, "body")]
+    return sorted(simple, key=lambda node: node.lineno)
+
+
 def _assigned_on(body: ast.AST, line: int) -> set[str]:
+    """Names that get their value on a line: of an assignment, or as the variable of a loop."""
     names: set[str] = set()
-    for node in ast.walk(body):
-        if isinstance(node, (ast.Assign, ast.AnnAssign, ast.For)) and node.lineno <= line:
-            if isinstance(node, ast.For):
-                if node.lineno == line:
-                    names |= {n.id for n in ast.walk(node.target) if isinstance(n, ast.Name)}
-            elif line <= (node.end_lineno or node.lineno):
-                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                names |= {n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name)}
+    for node in _assignments(body):
+        if isinstance(node, ast.For):
+            if node.lineno == line:
+                names |= _names(node.target, ast.Store)
+        elif node.lineno <= line <= (node.end_lineno or node.lineno):
+            names |= _names(node, ast.Store)
     return names
+
+
+def _assignments(body: ast.AST) -> Iterator[ast.Assign | ast.AnnAssign | ast.For]:
+    for node in ast.walk(body):
+        if isinstance(node, (ast.Assign, ast.AnnAssign, ast.For)):
+            yield node
+
+
+def _names(node: ast.AST, context: type[ast.expr_context]) -> set[str]:
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, context)}
 
 
 @lru_cache(maxsize=256)

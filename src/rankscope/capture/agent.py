@@ -91,6 +91,8 @@ class Agent:
         self.before_fork: list[Callable[[], None]] = []
         self.after_fork: list[Callable[[], None]] = []
         self.in_child: list[Callable[[], None]] = []
+        self.at_end: list[Callable[[], None]] = []
+        """Called when the process ends: no thread of ours may run while Python takes itself down."""
         os.register_at_fork(before=self._before_fork, after_in_parent=self._after_fork, after_in_child=self._in_child)
 
     # -- names -------------------------------------------------------------------------------------------------
@@ -272,6 +274,8 @@ class Agent:
             put = self.thread_put()
             put(now_ns(), 0, Goodbye.code, 0, self.step, self.last_exception, guard.Errors.count, own)
             self.ring.goodbye()
+            for call in self.at_end:
+                call()
 
     def _before_fork(self) -> None:
         for call in self.before_fork:

@@ -45,6 +45,7 @@ class Stacks(Source):
         agent.on_open.append(self._start)
         agent.before_fork.append(self._stop)
         agent.after_fork.append(self._restart)
+        agent.at_end.append(self._stop)
         if agent.ring is not None:
             self._start()
 
@@ -54,6 +55,7 @@ class Stacks(Source):
         self._agent.on_open.remove(self._start)
         self._agent.before_fork.remove(self._stop)
         self._agent.after_fork.remove(self._restart)
+        self._agent.at_end.remove(self._stop)
 
     def _start(self) -> None:
         # After a fork, ids of the parent's names and stacks mean nothing to the new ring.
