@@ -42,7 +42,7 @@ unit: $(VENV)/ready-for-tests
 	$(BIN)/python -m pytest $(PYTEST_OPTIONS)
 
 faults: $(VENV)/ready-for-tests
-	$(BIN)/python faults/bench.py
+	$(BIN)/python faults/bench.py --whatif --out docs/faults.md
 
 bench: $(VENV)/ready-for-tests
 	$(BIN)/python bench/overhead.py

@@ -1,6 +1,6 @@
 """How much more observation costs than its hooks can time themselves: bare and observed steps in turn, in one process.
 
-    python bench/calibrate.py [--size 5|20|100] [--batch N] [--rounds N]
+    [torchrun --standalone --nproc-per-node 2] bench/calibrate.py [--size 5|20|100] [--batch N] [--rounds N]
 
 Prints the CPU time that a step costs more, what the hooks timed, and their ratio: `FACTOR` in
 src/rankscope/capture/self_cost.py. Run it on a quiet machine.
@@ -9,6 +9,7 @@ src/rankscope/capture/self_cost.py. Run it on a quiet machine.
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import tempfile
 import time
@@ -38,49 +39,66 @@ def main() -> None:
     parser.add_argument("--size", type=int, choices=sorted(WIDTH), default=5)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--sample-hz", type=float, default=0.0)
     args = parser.parse_args()
     torch.set_num_threads(1)
     # In shared memory, where rings lie.
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
-        dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=0, world_size=1)
+        if "RANK" in os.environ:
+            dist.init_process_group("gloo")
+        else:
+            dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=0, world_size=1)
         step = program(WIDTH[args.size], args.batch)
         step(STEPS)
-        more, own = [], []
-        for _ in range(args.rounds):
-            bare = step(STEPS)
-            observed, timed = observe(step, Path(folder))
-            more.append(observed - bare)
+        more, whole, own = [], [], []
+        for number in range(args.rounds):
+            # Bare first, then observed first: a drift of the machine meets both alike.
+            first = step(STEPS) if number % 2 else None
+            observed, timed = observe(step, Path(folder), args.sample_hz)
+            bare = first or step(STEPS)
+            more.append(observed[0] - bare[0])
+            whole.append(observed[1] - bare[1])
             own += timed
+        if dist.get_rank() == 0:
+            show(more, whole, statistics.median(own) / FACTOR, bare)
+        dist.barrier()
         dist.destroy_process_group()
-    cost, timed_ns = statistics.median(more), statistics.median(own) / FACTOR
-    spread = statistics.quantiles(more, n=4)
-    print(f"a step costs {cost / 1000:.1f} µs more (quartiles {spread[0] / 1000:.1f} to {spread[2] / 1000:.1f}),")
-    print(f"its hooks time {timed_ns / 1000:.1f} µs: factor {cost / timed_ns:.2f} (in use: {FACTOR})")
+
+
+def show(more: list[float], whole: list[float], timed_ns: float, bare: tuple[float, float]) -> None:
+    print(f"a bare step takes {bare[0] / 1000:.0f} µs CPU of its thread, {bare[1] / 1000:.0f} µs of its process;")
+    for name, costs in (("thread", more), ("process", whole)):
+        low, cost, high = statistics.quantiles(costs, n=4)
+        print(f"observed, {cost / 1000:.1f} µs more of its {name}'s (quartiles {low / 1000:.1f} to {high / 1000:.1f}),")
+        print(f"  where hooks time {timed_ns / 1000:.1f} µs: factor {cost / timed_ns:.2f} (in use: {FACTOR})")
 
 
 def program(width: int, batch: int) -> Any:
-    """A function that trains for some steps; the CPU time of this thread for one of them, the median, in ns."""
+    """A function that trains for some steps; CPU time of a step of this thread (median) and process (mean), in ns."""
     layers = [m for _ in range(3) for m in (nn.Linear(width, width), nn.ReLU())]
     model = DistributedDataParallel(nn.Sequential(*layers, nn.Linear(width, 10)))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
     loss_of = nn.CrossEntropyLoss()
     tensors = torch.randn(batch, width), torch.zeros(batch, dtype=torch.long)
 
-    def step(count: int) -> float:
+    def step(count: int) -> tuple[float, float]:
         marks = []
+        dist.barrier()
+        begin = time.process_time_ns()
         for x, y in DataLoader(OneBatch(tensors, count), batch_size=None):
             marks.append(time.thread_time_ns())
             optimizer.zero_grad()
             loss_of(model(x), y).backward()
             optimizer.step()
-        return statistics.median(b - a for a, b in pairwise(marks))
+        process = (time.process_time_ns() - begin) / count
+        return statistics.median(b - a for a, b in pairwise(marks)), process
 
     return step
 
 
-def observe(step: Any, folder: Path) -> tuple[float, list[int]]:
-    """(CPU time of a step under observation, what the hooks timed in each step); stack samples are left out."""
-    agent = observer.start(Config(ring_folders=(str(folder),), sample_hz=0, budget=1.0), now_ns())
+def observe(step: Any, folder: Path, sample_hz: float) -> tuple[tuple[float, float], list[int]]:
+    """(CPU times of a step under observation, what the hooks timed in each step)."""
+    agent = observer.start(Config(ring_folders=(str(folder),), sample_hz=sample_hz, budget=1.0), now_ns())
     agent.open()
     agent.step = 100  # no deep step comes
     for call in agent.on_step:

@@ -18,14 +18,12 @@ from numpy.typing import NDArray
 from rankscope.analysis import timeline
 from rankscope.analysis.dataflow import feeds_forward
 from rankscope.analysis.ranks import Rank
-from rankscope.analysis.stacks import Place, Samples, Stack, activity, is_user, parse_place, spine
+from rankscope.analysis.stacks import Code, Place, Samples, Stack, activity, is_user, parse_place, spine
 from rankscope.analysis.tables import Tables, column
 from rankscope.analysis.timeline import Timeline
 from rankscope.records.collective import Collective
-from rankscope.records.loading import LoaderStart
-from rankscope.records.training import Backward, Span
-
-Code = tuple[str, str]
+from rankscope.records.loading import BatchWait, LoaderStart
+from rankscope.records.training import Backward, OptimizerStep, Span
 
 LOGGING_LIBRARIES = (
     "/logging/",
@@ -37,7 +35,9 @@ LOGGING_LIBRARIES = (
     "/aim/",
     "/clearml/",
 )
+"""Parts of the paths of libraries that log: whatever calls them logs."""
 SAVING_LIBRARIES = ("torch/serialization.py", "torch/distributed/checkpoint/", "safetensors/")
+"""The same of libraries that write checkpoints."""
 WORDS = {
     timeline.CHECKPOINT: re.compile(
         r"checkpoint|ckpt|^_?(save|write|dump|store|persist)(_(model|state|weights|all|training_state|snapshot))?$",
@@ -59,6 +59,14 @@ WORDS = {
     ),
 }
 """What a function's name says of the phase that it serves; only asked where the records say nothing."""
+
+AGREED = 0.6
+"""Share of the sampled time between the same two phases that must serve one phase, before segments there that no sample
+met are taken for it too."""
+SHORTEST_GAP_NS = 100_000
+"""Shorter segments between phases are the loop's own overhead."""
+AS_LONG = 0.5
+"""A segment that no sample met serves a phase if it is at least so long as its sampled likes usually are."""
 
 
 @dataclass(slots=True)
@@ -102,13 +110,14 @@ def find_activities(
         found.datasets |= {tables.name(rank.pid, n) for n in np.unique(own.rows[LoaderStart.code]["name"]).tolist()}
     found.forward_lines = _forward_lines(tables, ranks, timelines, samples, found)
     for position, own in enumerate(timelines):
-        _functions_of_evaluation(found, own, samples[position], position)
+        _functions_of_evaluation(found, own, position)
     for own, mine, position in zip(timelines, samples, range(len(ranks)), strict=True):
         found.labels.append(_label(found, own, mine, position, sites))
     return found
 
 
 def _segments_of(own: Timeline, mine: Samples) -> NDArray[np.int64]:
+    """For each sample the index of the segment that it was taken in; -1: outside of all."""
     if not len(own.segments) or not len(mine):
         return np.full(len(mine), -1, np.int64)
     index = np.searchsorted(own.segments["start"].astype(np.int64), mine.time_ns, side="right") - 1
@@ -123,12 +132,14 @@ def _training_loop(
     samples: Sequence[Samples],
     segments: Sequence[NDArray[np.int64]],
 ) -> set[Code]:
+    """Functions that call backward, or are on the stack while backward or the optimizer runs."""
     stacks = []
     loop: set[Code] = set()
+    kinds = (Backward.code, OptimizerStep.code)
     for rank, own, mine, index in zip(ranks, timelines, samples, segments, strict=True):
         wanted = {own.phase_id(timeline.BACKWARD), own.phase_id(timeline.OPTIMIZER)}
         for stack, at in zip(mine.stack, index.tolist(), strict=True):
-            if at >= 0 and int(own.segments["phase"][at]) in wanted and int(own.segments["kind"][at]) in (3, 4):
+            if at >= 0 and int(own.segments["phase"][at]) in wanted and int(own.segments["kind"][at]) in kinds:
                 stacks.append(stack)
         for site in np.unique(own.rows[Backward.code]["name"]).tolist():
             loop.add(parse_place(tables.name(rank.pid, int(site))).code)
@@ -153,6 +164,7 @@ def _call_sites(tables: Tables, ranks: Sequence[Rank], timelines: Sequence[Timel
 def _forward_lines(
     tables: Tables, ranks: Sequence[Rank], timelines: Sequence[Timeline], samples: Sequence[Samples], found: Activities
 ) -> dict[str, frozenset[int]]:
+    """File -> lines of the training loop from which samples found a forward running, or backward was called."""
     lines: dict[str, set[int]] = {}
     for rank, own, mine, segment in zip(ranks, timelines, samples, found.segment, strict=True):
         forward = own.phase_id(timeline.FORWARD)
@@ -166,7 +178,7 @@ def _forward_lines(
     return {file: frozenset(of_file) for file, of_file in lines.items()}
 
 
-def _functions_of_evaluation(found: Activities, own: Timeline, mine: Samples, position: int) -> None:
+def _functions_of_evaluation(found: Activities, own: Timeline, position: int) -> None:
     """A function called by the loop in which evaluation forwards run serves evaluation."""
     evaluation = own.phase_id(timeline.EVALUATION)
     for at, place in zip(found.segment[position].tolist(), found.place[position], strict=True):
@@ -182,7 +194,7 @@ def _label(
     votes: dict[int, Counted[str]] = {}
     between: dict[tuple[int, int], Counted[str]] = {}
     known: dict[tuple[int, Place | None, int], str] = {}
-    has_loader = len(own.rows[20]) > 0
+    has_loader = len(own.rows[BatchWait.code]) > 0
     forward = own.phase_id(timeline.FORWARD)
     weights = mine.weight_ns.tolist()
     for at, place, stack, weight in zip(
@@ -202,11 +214,11 @@ def _label(
     general = {
         gap: counts.most_common(1)[0][0]
         for gap, counts in between.items()
-        if counts.most_common(1)[0][1] >= 0.6 * sum(counts.values())
+        if counts.most_common(1)[0][1] >= AGREED * sum(counts.values())
     }
     kinds = own.segments["kind"]
     phases = own.segments["phase"]
-    long_enough = _usual_gaps(own, other)
+    long_enough = _long_gaps(own, other)
     lengths = own.durations()
     usual = _usual_lengths(own, labels, lengths)
     for at in np.flatnonzero((phases == other) & (kinds == 0)).tolist():
@@ -214,7 +226,7 @@ def _label(
             gap = _gap(own, at)
             phase = general.get(gap, timeline.OTHER)
             if (phase in (timeline.DATA, timeline.COMMUNICATION) and at in long_enough) or (
-                phase != timeline.OTHER and lengths[at] >= 0.5 * usual.get((gap, phase), np.inf)
+                phase != timeline.OTHER and lengths[at] >= AS_LONG * usual.get((gap, phase), np.inf)
             ):
                 labels[at] = phase
     return {at: phase for at, phase in labels.items() if phase != timeline.OTHER}
@@ -230,10 +242,10 @@ def _usual_lengths(
     return {key: float(np.median(values)) for key, values in found.items()}
 
 
-def _usual_gaps(own: Timeline, other: int) -> set[int]:
-    """Gaps of at least a tenth of a millisecond: shorter ones are the loop's own overhead."""
-    segments = own.segments
-    return set(np.flatnonzero((segments["phase"] == other) & (segments["end"] - segments["start"] > 100_000)).tolist())
+def _long_gaps(own: Timeline, other: int) -> set[int]:
+    """Segments between phases that are long enough to be more than the loop's own overhead."""
+    long = own.segments["end"] - own.segments["start"] > SHORTEST_GAP_NS
+    return set(np.flatnonzero((own.segments["phase"] == other) & long).tolist())
 
 
 def _gap(own: Timeline, at: int) -> tuple[int, int]:

@@ -19,11 +19,14 @@ from rankscope.analysis.timeline import Timeline
 PIECE = np.dtype(
     [("step", "i4"), ("rank", "i4"), ("segment", "i4"), ("start", "i8"), ("end", "i8"), ("transfer", "i1")]
 )
-"""`rank` is a position in the list of timelines; `segment` an index into its segments, -1: before the first."""
+"""A piece of a step, `start` to `end` in ns. `rank` is a position in the list of timelines; `segment` an index into its
+segments, -1: before the first. `transfer`: 1 where communication itself took the time, with all ranks present."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attribution:
+    """The walk over every step of the window."""
+
     pieces: NDArray[np.void]
     """PIECE rows, newest first within a step."""
     steps: NDArray[np.int64]
@@ -33,6 +36,7 @@ class Attribution:
     """The window of each step: from the last end of the step before to the last end of this one, over all ranks."""
 
     def step_ns(self) -> NDArray[np.int64]:
+        """Duration of each step for the whole run."""
         return self.end - self.start
 
 

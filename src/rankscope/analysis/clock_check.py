@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rankscope.analysis.facts import Facts
+from rankscope.records.collective import CommunicationWait
 
 SYNCHRONISING = (
     "barrier",
@@ -22,14 +23,19 @@ SYNCHRONISING = (
 
 @dataclass(frozen=True, slots=True)
 class CheckedClock:
+    """How the ranks came to one clock, and how far that can be wrong."""
+
     method: str
     max_error_us: float | None
     """None where several nodes are not tied together by anything."""
 
 
 def check_clock(facts: Facts) -> CheckedClock:
-    """One node has one monotonic clock; that no rank leaves a blocking collective before the last one has entered it
-    is checked on every matched one, and what contradicts it is the error."""
+    """The clock of the run, checked where ranks waited for one another.
+
+    One node has one monotonic clock. Nobody leaves a blocking collective before the last one has entered it: that is
+    checked on every matched wait, and by how much one contradicts it is the error.
+    """
     hosts = {r.process.host for r in facts.ranks}
     if len(hosts) > 1:
         return CheckedClock("several nodes, not tied together", None)
@@ -37,7 +43,7 @@ def check_clock(facts: Facts) -> CheckedClock:
     checked = 0
     for position, own in enumerate(facts.timelines):
         segments = own.segments
-        waits = segments[(segments["collective"] >= 0) & (segments["kind"] == 31)]
+        waits = segments[(segments["collective"] >= 0) & (segments["kind"] == CommunicationWait.code)]
         if not len(waits):
             continue
         at = waits["collective"].astype(np.int64)

@@ -11,18 +11,25 @@ from rankscope.analysis import timeline
 from rankscope.analysis.facts import Facts, Floats, Mask
 from rankscope.analysis.hot_code import hot_place, samples_in, states
 from rankscope.analysis.lateness import lateness
+from rankscope.analysis.rank_correlation import rank_correlation
 from rankscope.analysis.sample_state import BLOCKED
-from rankscope.analysis.stacks import Place, parse_place
+from rankscope.analysis.stacks import Place
 from rankscope.analysis.tables import Rows, column
 from rankscope.records.collective import Collective
 from rankscope.records.training import Backward, OptimizerStep
 
 SMALL_BYTES = 4096
 """A message of this size takes as long as one of one byte: latency alone (a packet or two)."""
+FEWEST_READINGS = 8
+"""Readings of the send queues (two a second) below which the share of full ones is a matter of chance."""
+BULK_BYTES = 16_384
+"""Less than this in a send queue is on its way: a few packets and their acknowledgements."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calls:
+    """Some collectives of one rank and the time they take."""
+
     rows: Rows
     segments: Mask
     """Segments of the calls, of the waits for them, and of user code around them that serves communication."""
@@ -49,13 +56,15 @@ def main_site(facts: Facts, position: int, rows: Rows) -> tuple[Place | None, fl
         return None, 0.0
     sites, counts = np.unique(column(rows, Collective, "site"), return_counts=True)
     best = int(np.argmax(counts))
-    text = facts.tables.name(facts.ranks[position].pid, int(sites[best]))
-    return (parse_place(text) if text else None), float(counts[best] / counts.sum())
+    return facts.place(position, int(sites[best])), float(counts[best] / counts.sum())
 
 
 @dataclass(frozen=True, slots=True)
 class Accumulation:
+    """Gradient accumulation of one rank, reduced at every micro-batch."""
+
     micro_batches: int
+    """In a step."""
     reductions: int
     """Gradient reductions in a step."""
     needless: Mask
@@ -76,7 +85,7 @@ def accumulation(facts: Facts, position: int) -> Accumulation | None:
     sites = Counted(backwards["name"].tolist())
     site, most = sites.most_common(1)[0]
     if most < 0.9 * len(backwards):
-        return None
+        return None  # from several lines: several models, each of which reduces its own gradients
     step_of = backwards["step"].astype(np.int64)
     counts = np.unique(step_of, return_counts=True)[1]
     micro = int(np.median(counts))
@@ -100,19 +109,19 @@ def accumulation(facts: Facts, position: int) -> Accumulation | None:
     if not reduced:
         return None
     usual = set(Counted(reduced).most_common(1)[0][0])
+    # The same reductions, or half of them: DDP builds its buckets anew after its first backward.
     early = [bool(s) and len(set(s) & usual) >= 0.5 * len(usual) for s in signatures]
     wrong = np.array(early) & ~is_last
     if wrong.sum() < 0.8 * (~is_last).sum():
-        return None
+        return None  # most micro-batches skip the reduction, as they should
     segments = own.segments
     middle = segments["start"].astype(np.int64)
     at = np.searchsorted(starts, middle, side="right") - 1
     inside = (at >= 0) & (middle < ends[np.maximum(at, 0)]) & wrong[np.maximum(at, 0)]
     serving = (segments["collective"] >= 0) | (facts.phases(position) == timeline.COMMUNICATION)
     mask = np.asarray(inside & serving & facts.in_window(position), bool)
-    text = facts.tables.name(facts.ranks[position].pid, int(site))
     reductions = int(np.median([len(s) for s, last in zip(signatures, is_last.tolist(), strict=True) if last])) * micro
-    return Accumulation(micro, reductions, mask, parse_place(text) if text else None)
+    return Accumulation(micro, reductions, mask, facts.place(position, int(site)))
 
 
 def own_segments(facts: Facts, position: int) -> Mask:
@@ -127,14 +136,14 @@ def transfers(facts: Facts, position: int) -> Mask:
 
 
 def own_time_per_step(facts: Facts, position: int) -> Floats:
-    """Per step, the time of a rank in communication that is not waiting for a rank that comes later."""
+    """Per step, the time in ns of a rank in communication that is not waiting for a rank that comes later."""
     mask = own_segments(facts, position)
     times = facts.per_step(position, mask)
     return times - facts.per_step_of(position, mask, _waiting_ns(facts, position))
 
 
 def _waiting_ns(facts: Facts, position: int) -> Floats:
-    """For each segment, how much of it passed before the last rank had entered its collective."""
+    """For each segment, how many ns of it passed before the last rank had entered its collective."""
     own = facts.timelines[position]
     segments = own.segments
     of = segments["collective"].astype(np.int64)
@@ -147,14 +156,14 @@ def _waiting_ns(facts: Facts, position: int) -> Floats:
 
 
 def transfer_ns(facts: Facts, position: int) -> float:
-    """Mean transfer time of a rank in a step."""
+    """Mean transfer time of a rank in a step, in ns."""
     mask = transfers(facts, position)
     times = facts.per_step(position, mask) - facts.per_step_of(position, mask, _waiting_ns(facts, position))
     return float(times.mean()) if len(times) else 0.0
 
 
 def latency_ns(facts: Facts) -> float:
-    """What a transfer takes at least: the fifth percentile over those of small messages; 0 where there are none."""
+    """What a transfer takes at least, in ns: the fifth percentile over those of small messages; 0 without any."""
     found = []
     for p in range(facts.size):
         own = facts.timelines[p]
@@ -203,11 +212,11 @@ def grows_with_bytes(facts: Facts, position: int) -> float | None:
     index = rows["step"].astype(np.int64) - int(facts.steps[0])
     good = (index >= 0) & (index < len(facts.steps))
     size = np.bincount(index[good], rows["b"][good].astype(float), minlength=len(facts.steps))[: len(facts.steps)]
+    # With less variation than this, noise would decide the order.
     if np.std(size) < 0.05 * max(1.0, float(np.mean(size))):
         return None
     time = own_time_per_step(facts, position)
-    ranks = [np.argsort(np.argsort(x)).astype(float) for x in (size, time)]
-    return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
+    return rank_correlation(size.astype(np.float64), time)
 
 
 def compute_ratio(facts: Facts, position: int) -> float:
@@ -217,14 +226,11 @@ def compute_ratio(facts: Facts, position: int) -> float:
     return float(medians[position]) / others if others else 1.0
 
 
-FEWEST_READINGS = 8
-BULK_BYTES = 16_384
-"""Less than this in a send queue is on its way: a few packets and their acknowledgements."""
-
-
 def send_queue_share(facts: Facts) -> list[float | None]:
-    """For each rank the share of readings that found bytes waiting to be sent while no other rank had bytes waiting
-    to be read (a peer that does not get to reading holds up the sender, too); None with too few readings."""
+    """For each rank the share of readings that found bytes waiting to be sent; None with too few readings.
+
+    Only while no other rank had bytes waiting to be read: a peer that does not get to reading holds up the sender, too.
+    """
     unsent = [facts.counter("send_queue_bytes", rank.pid) for rank in facts.ranks]
     unread = [facts.counter("receive_queue_bytes", rank.pid) for rank in facts.ranks]
     behind = [dict(zip(s.time_ns.tolist(), s.value.tolist(), strict=True)) for s in unread]
@@ -240,8 +246,10 @@ def send_queue_share(facts: Facts) -> list[float | None]:
 
 
 def transfer_lengths(facts: Facts) -> tuple[float, float]:
-    """(shortest, mean) length of the transfers of the run, over all waits of all ranks; the shortest is the fifth
-    percentile."""
+    """(shortest, mean) length of the run's transfers in ns, over all waits of all ranks.
+
+    The shortest is the fifth percentile; (0, 0) where nothing was transferred.
+    """
     found = [(facts.timelines[p].durations() - _waiting_ns(facts, p))[transfers(facts, p)] for p in range(facts.size)]
     everything = np.concatenate(found)
     some = everything[everything > 0]

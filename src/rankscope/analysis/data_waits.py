@@ -10,10 +10,11 @@ import numpy as np
 
 from rankscope.analysis import timeline
 from rankscope.analysis.activities import builds_dataset
-from rankscope.analysis.detector import MATERIAL, MATERIAL_EVERYWHERE
+from rankscope.analysis.detector import MATERIAL, MATERIAL_EVERYWHERE, worst_ranks
 from rankscope.analysis.facts import Facts, Mask
 from rankscope.analysis.hot_code import HotPlace, hot_place, hot_place_of_workers, samples_in
 from rankscope.analysis.tables import Rows, column
+from rankscope.base.finding import Evidence
 from rankscope.records.loading import BatchWait, Fetch, LoaderStart
 
 MAIN_PROCESS_SHARE = 0.15
@@ -24,6 +25,12 @@ IO_WORDS = re.compile(
     re.I,
 )
 """What functions that fetch bytes from somewhere are called."""
+NOTICED = 0.02
+"""Share of the mean step below which waiting for batches is the call of `next()` itself."""
+MOSTLY_WAITS = 0.5
+"""CPU time over wall time below which a fetch waits more than it computes."""
+CACHED_LATER = 3
+"""Fetches that were so many times slower at first than later found their data cached then; a warm-up is milder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,38 +39,48 @@ class DataWait:
 
     cause: str | None
     positions: tuple[int, ...]
-    masks: dict[int, Mask]
+    """Ranks that wait for batches of their own."""
     ns: float
     """Time of the window charged to data on these ranks."""
     gain: float
+    """Share of the run's time that would be saved if they did not wait."""
     hot: HotPlace | None
+    """Where batches are made, from the stack samples."""
     workers: int
+    """Of a loader; 0: the rank makes its batches itself."""
     dataset: str
+    """Its class; empty where no loader was seen."""
     restart_share: float
     """Of the waiting, what was the first batch of an iterator with new workers or its start."""
     iterators: int
+    """Iterators that began with new workers or a new dataset."""
     cpu_share: float | None
     """CPU time over wall time of the fetches."""
     mean_wait_ns: float
+    """Per step, the mean of these ranks."""
     fetch_ns: float
     """Median time of one fetch."""
     affinity: int | None
-    """CPUs that the workers may use, where fewer than the run's."""
+    """CPUs that the workers may use, where fewer than there are workers and fewer than the run's."""
     first_touch: float | None
-    """Mean fetch time in the first epoch over that in later ones."""
+    """Median fetch time in the first third of the training over that in the last third."""
 
 
 def assess(facts: Facts) -> DataWait:
-    """Assess once a run."""
+    """The assessment of a run, made once."""
     return facts.once(_assess)
 
 
+def waiting(facts: Facts, wait: DataWait) -> Evidence:
+    """The evidence that every data finding begins with."""
+    ranks = facts.numbers(wait.positions)
+    return Evidence("the rank waits for its batch, per step", wait.mean_wait_ns / 1e6, "ms", ranks)
+
+
 def _assess(facts: Facts) -> DataWait:
-    masks = {p: facts.work(p, timeline.DATA) for p in range(facts.size)}
     own = np.array([facts.work_ns(p, timeline.DATA) for p in range(facts.size)])
-    threshold = max(0.02 * facts.mean_step_ns, 0.5 * own.max()) if len(own) else 0.0
-    positions = tuple(int(p) for p in np.flatnonzero(own >= threshold)) if own.any() else ()
-    masks = {p: masks[p] for p in positions}
+    positions = worst_ranks(own, NOTICED * facts.mean_step_ns) if own.any() else ()
+    masks = {p: facts.work(p, timeline.DATA) for p in positions}
     gain = facts.gain_without(masks) if positions else 0.0
     ns = facts.charged(timeline.DATA, positions) * facts.span_ns
     waits = _rows(facts, BatchWait, positions)
@@ -79,27 +96,27 @@ def _assess(facts: Facts) -> DataWait:
     first_touch = _first_touch(facts, positions, fetches)
     mean_wait = float(own[list(positions)].mean()) if positions else 0.0
     fetch_ns = float(np.median(fetches["duration_ns"])) if len(fetches) else 0.0
-    result = DataWait(
-        None,
-        positions,
-        masks,
-        ns,
-        gain,
-        hot,
-        workers,
-        dataset,
-        restart,
-        iterators,
-        cpu_share,
-        mean_wait,
-        fetch_ns,
-        affinity,
-        first_touch,
+    wait = DataWait(
+        cause=None,
+        positions=positions,
+        ns=ns,
+        gain=gain,
+        hot=hot,
+        workers=workers,
+        dataset=dataset,
+        restart_share=restart,
+        iterators=iterators,
+        cpu_share=cpu_share,
+        mean_wait_ns=mean_wait,
+        fetch_ns=fetch_ns,
+        affinity=affinity,
+        first_touch=first_touch,
     )
-    return _with_cause(facts, result)
+    return _with_cause(facts, wait)
 
 
 def _with_cause(facts: Facts, wait: DataWait) -> DataWait:
+    """The assessment with the cause that fits, where the waiting costs enough to be named."""
     everywhere = len(wait.positions) == facts.size
     floor = MATERIAL_EVERYWHERE if everywhere else MATERIAL
     if everywhere and wait.workers == 0:
@@ -135,7 +152,7 @@ def _restarts(waits: Rows, starts: Rows, rebuilt_ns: float) -> tuple[float, int]
     if not len(waits):
         return 0.0, 0
     fresh = column(starts, LoaderStart, "reused") == 0
-    with_workers = starts["a"] > 0
+    with_workers = column(starts, LoaderStart, "workers") > 0
     first = column(waits, BatchWait, "ordinal") == 0
     first_ns = float(waits["duration_ns"][first & (column(waits, BatchWait, "workers") > 0)].sum())
     start_ns = float(starts["duration_ns"][fresh & with_workers].sum())
@@ -161,7 +178,7 @@ def _hot(facts: Facts, positions: tuple[int, ...], masks: dict[int, Mask], worke
 
 
 def _affinity(facts: Facts, positions: tuple[int, ...]) -> int | None:
-    """CPUs of the workers where these are fewer than their rank had at first and fewer than the run has."""
+    """CPUs of the workers where these are fewer than there are workers and fewer than the run has."""
     narrow: list[int] = []
     for p in positions:
         for pid in facts.ranks[p].workers:
@@ -187,12 +204,12 @@ def _first_touch(facts: Facts, positions: tuple[int, ...], fetches: Rows) -> flo
 def _is_storage(wait: DataWait) -> bool:
     """The fetches wait instead of computing, and what they wait in reads from somewhere (or only the first time)."""
     hot = wait.hot
-    blocked = (wait.cpu_share is not None and wait.cpu_share < 0.5) or (
-        wait.cpu_share is None and hot is not None and hot.blocked >= 0.5
+    blocked = (wait.cpu_share is not None and wait.cpu_share < MOSTLY_WAITS) or (
+        wait.cpu_share is None and hot is not None and hot.blocked >= MOSTLY_WAITS
     )
     if not blocked:
         return False
-    if wait.first_touch is not None and wait.first_touch > 3:
+    if wait.first_touch is not None and wait.first_touch > CACHED_LATER:
         return True
     return hot is not None and reads_from_somewhere(hot)
 

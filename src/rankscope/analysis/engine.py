@@ -15,6 +15,8 @@ from rankscope.base.plugins import load_all
 
 @dataclass(frozen=True, slots=True)
 class Unexamined:
+    """A detector that could not examine the run, and why."""
+
     detector: str
     needs: str
     why: str
@@ -22,34 +24,33 @@ class Unexamined:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
+    """What all detectors said of one run."""
+
     findings: tuple[Finding, ...]
     """Root cause first; what only follows from a finding stands after it."""
     not_examined: tuple[Unexamined, ...]
-    examined: int
-    """Detectors that could say something."""
 
 
 def examine(facts: Facts) -> Examination:
     """All findings of all detectors, arranged, and what could not be examined with the reason."""
     findings: list[Finding] = []
     missing: list[Unexamined] = []
-    examined = 0
     for cls in load_all(detectors, Detector, entry_points=True):
         why = _why_not(cls, facts)
         if why is None:
             with guard(f"running detector {cls.name}"):
                 try:
                     findings += list(cls().examine(facts))
-                    examined += 1
                     continue
                 except CannotExamine as error:
                     why = str(error)
         needs = ", ".join(kind.kind for kind in cls.needs)
         missing.append(Unexamined(cls.name, needs, why or "the detector failed; see rankscope's log"))
-    return Examination(arrange(findings), tuple(missing), examined)
+    return Examination(arrange(findings), tuple(missing))
 
 
 def _why_not(cls: type[Detector], facts: Facts) -> str | None:
+    """Why a detector need not be asked at all; None where it can be."""
     if not facts.ranks:
         return "no training process was observed"
     if facts.inference and not cls.inference:

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from rankscope.analysis import attribution, matching, replay, timeline
 from rankscope.analysis.activities import Activities, find_activities
 from rankscope.analysis.ranks import Rank, find_ranks
-from rankscope.analysis.stacks import Samples, read_samples
+from rankscope.analysis.stacks import Place, Samples, parse_place, read_samples
 from rankscope.analysis.tables import Rows, Tables, column
 from rankscope.analysis.timeline import Timeline
-from rankscope.records.host import Counter, StackSample
+from rankscope.records.host import Counter
 from rankscope.records.record import Record
 from rankscope.records.training import Forward, Step
 
@@ -29,11 +29,13 @@ WARM_UP_STEPS = 20
 """Most of the first steps that are left out: allocation, worker start-up, autotuning (never more than a fifth)."""
 FEWEST_STEPS = 8
 """Below this many steps no share of a step is claimed."""
+PLACE_COLONS = 2
+"""`file:line:function`: a name with fewer colons is no place."""
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A counter's readings."""
+    """A counter's readings, oldest first: cumulated values or, of a gauge, the values themselves."""
 
     time_ns: Ints
     value: Ints
@@ -75,6 +77,7 @@ class Facts:
 
     @cached_property
     def world_size(self) -> int:
+        """Ranks of the job, observed or not."""
         return max((r.process.world_size for r in self.ranks), default=0)
 
     @cached_property
@@ -135,6 +138,7 @@ class Facts:
 
     @property
     def enough(self) -> bool:
+        """Whether there are steps enough after the warm-up to claim a share of a step."""
         return len(self._steps_and_ends[0]) - self.warm_up >= FEWEST_STEPS
 
     @property
@@ -149,10 +153,12 @@ class Facts:
 
     @property
     def span_ns(self) -> int:
+        """Length of the window."""
         return self.end - self.begin
 
     @property
     def mean_step_ns(self) -> float:
+        """Mean duration of a step of the window, 0 where there is none."""
         return self.span_ns / len(self.steps) if len(self.steps) else 0.0
 
     @cached_property
@@ -186,6 +192,7 @@ class Facts:
 
     @cached_property
     def matches(self) -> matching.Matches:
+        """The same collective on all its ranks."""
         return matching.match(self.tables, self._raw_timelines, [r.pid for r in self.ranks])
 
     def phases(self, position: int) -> NDArray[np.str_]:
@@ -204,7 +211,7 @@ class Facts:
         return mask & (self.phases(position) == phase) if phase is not None else mask
 
     def work_ns(self, position: int, phase: str) -> float:
-        """Time a rank itself spent in a phase, per step."""
+        """Time a rank itself spent in a phase, in ns per step."""
         durations = self.timelines[position].durations()
         return float(durations[self.work(position, phase)].sum()) / max(1, len(self.steps))
 
@@ -254,6 +261,7 @@ class Facts:
 
     @cached_property
     def _graph(self) -> tuple[replay.Graph, list[slice]]:
+        """The window's dependency graph, and each rank's part of its segments in it."""
         return replay.build(self.timelines, self.matches, self.begin, self.end)
 
     @cached_property
@@ -298,10 +306,6 @@ class Facts:
         """Stack samples of each of a rank's loader workers."""
         return [self.once(_samples_of, pid) for pid in self.ranks[position].workers]
 
-    @cached_property
-    def sampled(self) -> bool:
-        return len(self.tables.of(StackSample)) > 0
-
     def counter(self, name: str, pid: int) -> Series:
         """The readings of one counter of one process (0: of the machine)."""
         return self._counters.get((name, pid), Series(np.empty(0, np.int64), np.empty(0, np.int64)))
@@ -342,6 +346,11 @@ class Facts:
             ends = rows["time_ns"] + rows["duration_ns"]
             rows = rows[(ends > self.begin) & (rows["time_ns"] < self.end)]
         return np.asarray(rows)
+
+    def place(self, position: int, name_id: int) -> Place | None:
+        """The line that a name id of a rank's process stands for (a call-site); None where it is none, or was lost."""
+        text = self.tables.name(self.ranks[position].pid, name_id)
+        return parse_place(text) if text.count(":") >= PLACE_COLONS else None
 
     def numbers(self, positions: Sequence[int]) -> tuple[int, ...]:
         """Rank numbers of positions."""

@@ -8,10 +8,13 @@ import numpy as np
 
 from rankscope.analysis.facts import Facts
 
+FEWEST_READINGS = 4
+"""Readings of a process's state (two a second) below which their mean says nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class HostTime:
-    """Shares of the window, for one rank; None where the counters were not read often enough."""
+    """Shares of the window (0 to 1), for one rank; None where the counters were not read often enough."""
 
     run_delay: float | None
     """The training thread was ready and waited for a CPU."""
@@ -23,8 +26,6 @@ class HostTime:
     """The CPU quota of its cgroup stopped it."""
     stopped: float | None
     """Readings that found it stopped by a signal."""
-    switches_per_s: float | None
-    """Involuntary context switches of the training thread."""
 
 
 def host_time(facts: Facts, position: int) -> HostTime:
@@ -36,14 +37,12 @@ def host_time(facts: Facts, position: int) -> HostTime:
 
     stopped = facts.counter("stopped", pid)
     inside = (stopped.time_ns >= facts.begin) & (stopped.time_ns <= facts.end)
-    switches = rate("involuntary_switches")
     return HostTime(
         rate("main_run_delay_ns"),
         rate("run_delay_ns"),
         rate("cpu_ns"),
         rate("throttled_ns"),
-        float(np.mean(stopped.value[inside])) if inside.sum() >= 4 else None,
-        switches * 1e9 if switches is not None else None,
+        float(np.mean(stopped.value[inside])) if inside.sum() >= FEWEST_READINGS else None,
     )
 
 
@@ -54,6 +53,7 @@ class Stranger:
     pid: int
     name: str
     cpus: float
+    """CPUs that it used on average over the window."""
 
 
 def strangers(facts: Facts) -> list[Stranger]:
@@ -75,6 +75,6 @@ def threads_wanted(facts: Facts) -> int:
 
 
 def oversubscribed(facts: Facts) -> bool:
-    """Whether the ranks want more threads than there are CPUs, and more than one each."""
+    """Whether the ranks want more threads than there are CPUs, at least one of them more than one thread."""
     several = sum(r.process.torch_threads > 1 for r in facts.ranks)
     return facts.cpus > 0 and several > 0 and threads_wanted(facts) > facts.cpus

@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 
 from rankscope.analysis.facts import Facts
 from rankscope.analysis.sample_state import BLOCKED, States, states_of
-from rankscope.analysis.stacks import Place, Stack, hottest, innermost_user, is_user
+from rankscope.analysis.stacks import Code, Place, Stack, hottest, innermost_user, is_user
 
 
 @dataclass(frozen=True, slots=True)
 class HotPlace:
+    """The function in which most of the time of some samples was spent."""
+
     place: Place
     """The innermost user line of the heaviest function."""
     share: float
@@ -58,9 +60,9 @@ def hot_place(
     state = states(facts, position).state
     loop = facts.activities.loop if skip_loop else set()
     places: list[tuple[Place, int]] = []
-    blocked: Counted[tuple[str, str]] = Counted()
-    seen: Counted[tuple[str, str]] = Counted()
-    outer: dict[tuple[str, str], Counted[str]] = {}
+    blocked: Counted[Code] = Counted()
+    seen: Counted[Code] = Counted()
+    outer: dict[Code, Counted[str]] = {}
     for index in indices.tolist():
         place = where(samples.stack[index])
         if place is None:
@@ -84,35 +86,37 @@ def hot_place(
 def hot_place_of_workers(facts: Facts, position: int) -> HotPlace | None:
     """The heaviest user function in the loader workers of a rank."""
     places: list[tuple[Place, int]] = []
-    asleep: Counted[tuple[str, str]] = Counted()
-    seen: Counted[tuple[str, str]] = Counted()
-    component: dict[tuple[str, str], Counted[str]] = {}
+    blocked: Counted[Code] = Counted()
+    seen: Counted[Code] = Counted()
+    outer: dict[Code, Counted[str]] = {}
     for pid, samples in zip(facts.ranks[position].workers, facts.worker_samples(position), strict=True):
         state = states_of(facts.tables, pid, samples).state if len(samples) else np.empty(0, np.int64)
         for index, stack in enumerate(samples.stack):
-            if not _fetches(stack):
+            if not _in_worker_loop(stack):
                 continue
             place = innermost_user(stack)
             if place is None:
                 continue
             places.append((place, int(samples.weight_ns[index])))
             seen[place.code] += 1
-            asleep[place.code] += int(state[index]) == BLOCKED
-            outer = next((f for f in _below_fetch(stack) if is_user(f.file)), place)
-            component.setdefault(place.code, Counted())[outer.function] += 1
+            blocked[place.code] += int(state[index]) == BLOCKED
+            component = next((f for f in _below_fetch(stack) if is_user(f.file)), place)
+            outer.setdefault(place.code, Counted())[component.function] += 1
     best = hottest(places)
     if best is None:
         return None
     place, share = best
     code = place.code
-    return HotPlace(place, share, asleep[code] / seen[code], seen[code], component[code].most_common(1)[0][0])
+    return HotPlace(place, share, blocked[code] / seen[code], seen[code], outer[code].most_common(1)[0][0])
 
 
-def _fetches(stack: Stack) -> bool:
+def _in_worker_loop(stack: Stack) -> bool:
+    """Whether a loader worker makes a batch or waits for the next order; false while it starts."""
     return any(f.file.endswith("_utils/fetch.py") or f.file.endswith("_utils/worker.py") for f in stack.frames)
 
 
 def _below_fetch(stack: Stack) -> tuple[Place, ...]:
+    """The frames that the loader's fetch calls."""
     for index, frame in enumerate(stack.frames):
         if frame.file.endswith("_utils/fetch.py"):
             return stack.frames[index + 1 :]

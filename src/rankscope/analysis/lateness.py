@@ -13,6 +13,7 @@ from rankscope.analysis.tables import column
 from rankscope.records.training import Backward, Forward
 
 COMPUTE = (timeline.FORWARD, timeline.BACKWARD, timeline.OPTIMIZER)
+"""Phases in which the device, or the CPU in its place, does the model's arithmetic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ def _lateness(facts: Facts) -> Lateness:
 
 
 def ratio_by_phase(facts: Facts, position: int) -> dict[str, float]:
-    """For each compute phase the rank's median time per step over the median of the other ranks."""
+    """For each compute phase the rank's median time per step over the median of the others; short ones left out."""
     ratios = {}
     for phase in COMPUTE:
         times = [_per_step(facts, p, phase) for p in range(facts.size)]
@@ -78,7 +79,7 @@ def elements_per_step(facts: Facts, position: int) -> Floats:
 
 
 def cpu_per_step(facts: Facts, position: int) -> Floats:
-    """CPU time of a rank's thread in forward and backward in each step."""
+    """CPU time of a rank's thread in forward and backward in each step, in ns."""
     total = np.zeros(len(facts.steps))
     for kind in (Forward, Backward):
         rows = facts.rows(kind, position)

@@ -21,6 +21,7 @@ class Matches:
     last_rank: tuple[NDArray[np.int64], ...]
     """Position of the rank (not its number) in the list of timelines; -1 where nobody else was seen in it."""
     last_enter: tuple[NDArray[np.int64], ...]
+    """When that rank entered it, in ns."""
     first_enter: tuple[NDArray[np.int64], ...]
     ids: tuple[NDArray[np.int64], ...]
     """The same number for the same collective on every rank."""

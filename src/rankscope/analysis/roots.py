@@ -8,6 +8,7 @@ from dataclasses import replace
 from rankscope.base.finding import Finding
 
 HOST = ("slow-device", "slow-code", "slow-data-loading", "uneven-work", "communication-bound", "slow-link", "gc-pause")
+"""What a shortage of CPU or memory looks like to the detectors that know nothing of it."""
 
 EXPLAINS: dict[str, tuple[str, ...]] = {
     "thread-oversubscription": (*HOST, "cpu-contention", "logging-stall", "evaluation-stall", "checkpoint-stall"),
@@ -35,6 +36,7 @@ EXPLAINS: dict[str, tuple[str, ...]] = {
 """Cause -> causes that may only be its consequence, when they concern the same ranks and cost no more."""
 
 ORDER = {"critical": 0, "warning": 1, "info": 2}
+"""Severity -> its place among the findings."""
 
 
 def arrange(findings: Iterable[Finding]) -> tuple[Finding, ...]:
@@ -78,7 +80,7 @@ def _weight(finding: Finding) -> tuple[int, float]:
 def _explains(finding: Finding, other: Finding) -> bool:
     if other.cause not in EXPLAINS.get(finding.cause, ()) or ORDER[finding.severity] > ORDER[other.severity]:
         return False
-    if _cost(other) > 1.5 * _cost(finding):
+    if _cost(other) > 1.25 * _cost(finding):
         return False  # a consequence costs no more than its cause; the margin is the noise of both estimates
     return finding.all_ranks or other.all_ranks or bool(set(finding.ranks) & set(other.ranks))
 

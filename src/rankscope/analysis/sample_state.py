@@ -14,19 +14,27 @@ from rankscope.analysis.tables import Tables, column
 from rankscope.records.host import StackSample
 
 BLOCKED = 0
+"""Not on a CPU: asleep, or waiting for a lock, a file or a server."""
 PYTHON = 1
+"""Runs Python code and holds the interpreter lock."""
 NATIVE = 2
+"""Runs anything else: torch's operators, numpy, a library."""
 
 BLOCKED_BELOW = 0.3
 """CPU time over wall time around a sample, below which the thread was blocked; asked where the kernel did not say."""
 PYTHON_LATE_NS = 1_500_000
 """The sampler had to wait so long for the interpreter lock: the thread ran Python code (torch's operators release it,
 and without waiting a sample comes 0.1-0.2 ms after its time)."""
+HOOK_CALLERS = ("torch/autograd/graph.py", "torch/nn/modules/module.py", "torch/optim/optimizer.py")
+"""Where torch calls hooks from: the engine's entry (tensor hooks come from C++ below it), modules, optimizers."""
 
 
 @dataclass(frozen=True, slots=True)
 class States:
+    """What each of a process's samples found; one entry a sample."""
+
     state: NDArray[np.int64]
+    """BLOCKED, PYTHON or NATIVE."""
     hook: NDArray[np.bool_]
     """User code that torch called: a hook or a callback, not a module's forward."""
 
@@ -61,10 +69,6 @@ def _leaf_in_torch(stack: Stack) -> bool:
     return bool(stack.frames) and "/torch/" in stack.frames[-1].file
 
 
-HOOK_CALLERS = ("torch/autograd/graph.py", "torch/nn/modules/module.py", "torch/optim/optimizer.py")
-"""Where torch calls hooks from: the engine's entry (tensor hooks come from C++ below it), modules, optimizers."""
-
-
 @lru_cache(maxsize=65536)
 def is_hook(stack: Stack) -> bool:
     """Whether torch called user code that is neither a module's forward nor a decorated function: a hook."""
@@ -72,6 +76,6 @@ def is_hook(stack: Stack) -> bool:
     for before, frame in itertools.pairwise(frames):
         if is_user(frame.file) and before.file.endswith(HOOK_CALLERS):
             name = frame.function.rpartition(".")[2]
-            if name not in ("forward", "__call__") and before.function.rpartition(".")[2] not in ("apply", "_apply"):
+            if name != "forward" and before.function.rpartition(".")[2] not in ("apply", "_apply"):
                 return True
     return False

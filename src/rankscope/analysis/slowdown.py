@@ -15,6 +15,8 @@ from rankscope.analysis.facts import Facts, Ints
 
 @dataclass(frozen=True, slots=True)
 class Slowdown:
+    """The slowdown and whose it is, in the paper's terms; None where it cannot be told."""
+
     slowdown: float | None
     """S: actual over ideal time."""
     by_rank: dict[int, float] | None
@@ -32,7 +34,10 @@ def slowdown(facts: Facts) -> Slowdown:
     scale = _scales(facts)
 
     def replayed(keep: set[int], phase: str | None = None) -> float:
-        """Time saved when all ranks but `keep` (and all phases but `phase`) take the ideal time."""
+        """The run's time, as a share of the measured one, when all ranks but `keep` take the ideal time.
+
+        With `phase`, that phase stays as it was on all ranks.
+        """
 
         def change(position: int, durations: Ints) -> Ints | None:
             if position in keep:
@@ -52,7 +57,7 @@ def slowdown(facts: Facts) -> Slowdown:
     by_phase = {phase: replayed(set(), phase) / ideal for phase in phases}
     total = 1 / ideal
     share = None
-    if total > 1.005:
+    if total > 1.005:  # below half a percent there is nothing to share out
         slowest = sorted(by_rank, key=lambda r: -by_rank[r])[: max(1, round(0.03 * facts.size))]
         others = {p for p in range(facts.size) if facts.ranks[p].rank not in slowest}
         share = max(0.0, min(1.0, (1 - replayed(others)) / (1 - ideal)))

@@ -1,4 +1,4 @@
-"""Where user code was, from the stack samples: places, and activities (what the training loop calls)."""
+"""Where user code was, from the stack samples: places, stacks, and what the training loop calls."""
 
 from __future__ import annotations
 
@@ -15,6 +15,14 @@ from numpy.typing import NDArray
 from rankscope.analysis.tables import Tables, column
 from rankscope.records.host import StackSample
 
+USUAL_GAP_NS = 50_000_000
+"""Between two samples at 20 Hz: what the first one stands for."""
+LONGEST_GAP_NS = 1_000_000_000
+"""No sample stands for more: a sampler that did not run knows nothing of the time before."""
+
+Code = tuple[str, str]
+"""File and function: the same for all lines of one function."""
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -26,11 +34,11 @@ class Place:
 
     @property
     def short(self) -> str:
+        """`f (train.py:41)`."""
         return f"{self.function} ({os.path.basename(self.file)}:{self.line})"
 
     @property
-    def code(self) -> tuple[str, str]:
-        """File and function: the same for all lines of one function."""
+    def code(self) -> Code:
         return self.file, self.function
 
 
@@ -53,7 +61,7 @@ class Samples:
     time_ns: NDArray[np.int64]
     stack: list[Stack]
     weight_ns: NDArray[np.int64]
-    """Time that the sample stands for: since the sample before it, at most one second."""
+    """Time that the sample stands for: since the sample before it, at most LONGEST_GAP_NS."""
     cpu_ns: NDArray[np.int64]
     """CPU time of the thread since the sample before it."""
 
@@ -67,6 +75,13 @@ def parse_place(text: str) -> Place:
     head, _, function = text.rpartition(":")
     file, _, line = head.rpartition(":")
     return Place(file, int(line) if line.isdigit() else 0, function)
+
+
+def parse_class_place(text: str) -> tuple[str, Place | None]:
+    """Class and place of its forward from `Class|file:line`, as deep records name a module's class."""
+    name, _, where = text.partition("|")
+    file, _, line = where.rpartition(":")
+    return name, Place(file, int(line), f"{name}.forward") if file and line.isdigit() else None
 
 
 @lru_cache(maxsize=65536)
@@ -91,20 +106,20 @@ def read_samples(tables: Tables, pid: int) -> Samples:
     for id in np.unique(ids).tolist():
         frames = tables.stacks.get(pid, {}).get(id, ())
         known[id] = Stack(tuple(parse_place(tables.name(pid, f)) for f in reversed(frames)))
-    gaps = np.diff(time_ns, prepend=time_ns[:1] - 50_000_000)
+    gaps = np.diff(time_ns, prepend=time_ns[:1] - USUAL_GAP_NS)
     used = np.diff(cpu, prepend=cpu[:1])
-    return Samples(time_ns, [known[i] for i in ids.tolist()], np.minimum(gaps, 1_000_000_000), np.maximum(used, 0))
+    return Samples(time_ns, [known[i] for i in ids.tolist()], np.minimum(gaps, LONGEST_GAP_NS), np.maximum(used, 0))
 
 
-def spine(stacks: Iterable[Stack]) -> set[tuple[str, str]]:
+def spine(stacks: Iterable[Stack]) -> set[Code]:
     """The functions that make up the training loop: user frames outside of any library call, in stacks taken while
     backward or the optimizer ran."""
-    found: set[tuple[str, str]] = set()
+    found: set[Code] = set()
     for stack in stacks:
         for frame in stack.frames:
             if is_user(frame.file):
                 found.add(frame.code)
-            elif frame.function not in ("<module>",) and found and not _is_wrapper(frame):
+            elif frame.function != "<module>" and found and not _is_wrapper(frame):
                 break
     return found
 
@@ -115,7 +130,7 @@ def _is_wrapper(frame: Place) -> bool:
     return name in ("contextlib.py", "_contextlib.py", "runpy.py", "spawn.py", "process.py", "__init__.py")
 
 
-def activity(stack: Stack, loop: set[tuple[str, str]]) -> Place | None:
+def activity(stack: Stack, loop: set[Code]) -> Place | None:
     """What the training loop is doing: the first user function that is not of the loop (at its own line), else the
     loop's own innermost line. None where no user frame is on the stack."""
     last: Place | None = None
@@ -134,7 +149,7 @@ def innermost_user(stack: Stack) -> Place | None:
 
 def hottest(places: Iterable[tuple[Place, int]]) -> tuple[Place, float] | None:
     """The function with the most weight, at its heaviest line, and its share of all weight."""
-    by_function: Counted[tuple[str, str]] = Counted()
+    by_function: Counted[Code] = Counted()
     by_line: Counted[Place] = Counted()
     total = 0
     for place, weight in places:

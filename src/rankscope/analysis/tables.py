@@ -9,11 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rankscope.records.host import Compile, Counter, GcPause, Goodbye, Lost, ProcessEnd
 from rankscope.records.kinds import KINDS
+from rankscope.records.loading import BatchWait, Fetch, LoaderStart, WorkerStart
 from rankscope.records.payload import NAME, PROCESS, STACK
 from rankscope.records.process import Process, decode_process
 from rankscope.records.record import Record, sources
 from rankscope.records.slot import ROW_FIELDS
+from rankscope.records.training import Step
 from rankscope.store.store import Store
 
 Rows = NDArray[np.void]
@@ -21,7 +24,12 @@ ROW_DTYPE = np.dtype(list(ROW_FIELDS))
 COLUMNS = [name for name, _ in ROW_FIELDS if name != "seal"]
 
 MAX_RANK_STEPS = 60_000
-"""Steps x ranks that are read at once (about 1.5 M rows, 300 MB); of a longer run the newest, and the first 500."""
+"""Steps x ranks that are read at once (about 1.5 M rows, 300 MB); of a longer run the newest, and FIRST_STEPS."""
+FIRST_STEPS = 500
+"""Steps of a long run that are read beside the newest ones: start-up, warm-up and the first epoch are among them."""
+
+_WHOLE_RUN = (BatchWait, LoaderStart, Fetch, WorkerStart, GcPause, Compile, Counter, ProcessEnd, Goodbye, Lost)
+"""Kinds that are read of all steps: few a step, written by processes that count no steps, or asked for as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +43,7 @@ class Tables:
     """process -> stack id -> name ids of its frames, innermost first."""
     processes: Mapping[int, Process]
     lost: Mapping[str, int] = field(default_factory=dict)
+    """Why -> number of records that were lost."""
     skipped_steps: int = 0
     """Steps of a long run that were left in the store."""
 
@@ -64,7 +73,8 @@ def column(rows: Rows, kind: type[Record], name: str) -> NDArray[Any]:
 def load(store: Store) -> Tables:
     """Read one run from a store."""
     first, skipped = _window(store)
-    where = f"WHERE step < 500 OR step >= {first} OR kind IN (20, 21, 22, 23, 40, 41, 43, 44, 45, 46)" if first else ""
+    always = ", ".join(str(kind.code) for kind in _WHOLE_RUN)
+    where = f"WHERE step < {FIRST_STEPS} OR step >= {first} OR kind IN ({always})" if first else ""
     columns = ", ".join(COLUMNS)
     table = store.query(f"SELECT {columns} FROM slots {where} ORDER BY kind, time_ns, commit")
     rows = np.zeros(table.num_rows, ROW_DTYPE)
@@ -77,12 +87,12 @@ def load(store: Store) -> Tables:
 
 def _window(store: Store) -> tuple[int, int]:
     """(first step to read, steps left out) for a run that is too long to be read whole."""
-    answer = store.query("SELECT count() AS n, max(step) AS last FROM slots WHERE kind = 1").to_pylist()[0]
+    answer = store.query(f"SELECT count() AS n, max(step) AS last FROM slots WHERE kind = {Step.code}").to_pylist()[0]
     count, last = int(answer["n"]), int(answer["last"])
     if count <= MAX_RANK_STEPS:
         return 0, 0
     kept = last * MAX_RANK_STEPS // count
-    return last - kept, max(0, last - kept - 500)
+    return last - kept, max(0, last - kept - FIRST_STEPS)
 
 
 def make_tables(rows: Rows, payloads: list[tuple[int, int, int, str]], skipped: int = 0) -> Tables:
@@ -105,7 +115,7 @@ def make_tables(rows: Rows, payloads: list[tuple[int, int, int, str]], skipped: 
             if int(kind) in KINDS:
                 by_kind[int(kind)] = rows[start:end]
     lost: dict[str, int] = {}
-    for row in by_kind.get(46, np.empty(0, ROW_DTYPE)):
+    for row in by_kind.get(Lost.code, np.empty(0, ROW_DTYPE)):
         why = names.get(int(row["process"]), {}).get(int(row["name"]), "unknown")
         lost[why] = lost.get(why, 0) + int(row["a"])
     return Tables(by_kind, names, stacks, processes, lost, skipped)

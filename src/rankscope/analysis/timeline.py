@@ -33,30 +33,32 @@ SEGMENT: Final = np.dtype(
         ("start", "i8"),
         ("end", "i8"),
         ("phase", "i2"),
-        # index into `Timeline.phases`
         ("kind", "i2"),
-        # code of the record that covers it; 0: nothing does (user code between phases)
         ("row", "i4"),
-        # index of that record among the rank's records of its kind; -1: none
         ("collective", "i4"),
-        # index into the rank's collectives that this segment waits for; -1: it is work
         ("detail", "i2"),
-        # 0, or GC (a collection inside it), COMPILE, HOOK (a communication hook)
     ]
 )
-GC: Final = 1
-COMPILE: Final = 2
-HOOK: Final = 3
+"""A piece of the training thread's time, `start` to `end` in ns of the node's clock.
 
-STEP_FIELDS: Final = 0
+`phase`: index into `Timeline.phases`. `kind`: code of the record that covers it; 0: none does (user code between
+phases). `row`: index of that record among the rank's records of its kind; -1: none. `collective`: index into the rank's
+collectives of the one that this segment waits for; -1: it is work. `detail`: 0, GC, COMPILE or HOOK.
+"""
+GC: Final = 1
+"""A garbage collection inside the phase."""
+COMPILE: Final = 2
+"""A compilation inside the phase."""
+HOOK: Final = 3
+"""A communication hook of the user's."""
 
 
 @dataclass(slots=True)
 class Timeline:
     """One rank's segments in time order. `phases[segments["phase"]]` is the phase of each."""
 
-    rank: int
     segments: NDArray[np.void]
+    """Rows of SEGMENT."""
     phases: list[str]
     collectives: Rows
     """The rank's collectives on its training thread, in time order."""
@@ -64,11 +66,13 @@ class Timeline:
     """The rank's records on its training thread, by kind."""
 
     def phase_id(self, name: str) -> int:
+        """The index of a phase; a new name is added."""
         if name not in self.phases:
             self.phases.append(name)
         return self.phases.index(name)
 
     def durations(self) -> Ints:
+        """Length of each segment in ns."""
         return np.asarray(self.segments["end"] - self.segments["start"], np.int64)
 
     def at(self, time_ns: int) -> int:
@@ -100,21 +104,20 @@ def build(tables: Tables, rank: Rank) -> Timeline:
         mine = tables.of(kind)
         rows[kind.code] = mine[(mine["process"] == rank.pid) & (mine["lane"] == lane)]
     phases = [OTHER, DATA, TRANSFER, FORWARD, BACKWARD, OPTIMIZER, COMMUNICATION, CHECKPOINT, EVALUATION, LOGGING]
-    timeline = Timeline(rank.rank, np.empty(0, SEGMENT), phases, rows[Collective.code], rows)
+    timeline = Timeline(np.empty(0, SEGMENT), phases, rows[Collective.code], rows)
     spans = _spans(tables, rank, timeline)
     timeline.segments = _flatten(spans)
     return timeline
 
 
 def _training_lane(tables: Tables, rank: Rank) -> int:
-    """The lane of the thread that trains: the one with the steps, else the first."""
-    steps = tables.rows.get(4)
-    if steps is not None:
-        mine = steps[steps["process"] == rank.pid]
-        if len(mine):
-            lanes, counts = np.unique(mine["lane"], return_counts=True)
-            return int(lanes[np.argmax(counts)])
-    return 0
+    """The lane of the thread that trains: the one with most optimizer steps, else the first."""
+    steps = tables.of(OptimizerStep)
+    mine = steps[steps["process"] == rank.pid]
+    if not len(mine):
+        return 0
+    lanes, counts = np.unique(mine["lane"], return_counts=True)
+    return int(lanes[np.argmax(counts)])
 
 
 def evaluation_forwards(rows: Rows) -> NDArray[np.bool_]:
@@ -185,7 +188,8 @@ def _tails(timeline: Timeline, lines: list[NDArray[np.int64]]) -> None:
     index = np.where(enters[at] == last[has], at, -1) if len(enters) else np.full(len(has), -1)
     ends = (backwards["time_ns"] + backwards["duration_ns"])[has].astype(np.int64)
     n = len(has)
-    columns = [last[has], ends, np.full(n, timeline.phase_id(COMMUNICATION)), np.full(n, 3), has, index, np.zeros(n)]
+    phase, kind = np.full(n, timeline.phase_id(COMMUNICATION)), np.full(n, Backward.code)
+    columns = [last[has], ends, phase, kind, has, index, np.zeros(n)]
     lines.append(np.stack([np.asarray(c, np.int64) for c in columns], axis=1))
 
 

@@ -11,9 +11,7 @@ from rankscope.analysis import timeline
 from rankscope.analysis.facts import Facts, Ints
 from rankscope.analysis.hot_code import states
 from rankscope.analysis.sample_state import BLOCKED, NATIVE, PYTHON
-from rankscope.analysis.stacks import Place, Stack
-
-Code = tuple[str, str]
+from rankscope.analysis.stacks import Code, Place, Stack
 
 NOT_CODE = (
     timeline.DATA,
@@ -24,6 +22,7 @@ NOT_CODE = (
 )
 """Phases with detectors of their own."""
 MODES = ("__torch_dispatch__", "__torch_function__")
+"""Functions through which torch hands its operators to a mode or a tensor class of the user's."""
 LONG_NS = 100_000_000
 """A segment of this length has samples enough (two at 20 Hz) to be judged by its own."""
 
@@ -35,14 +34,20 @@ class FunctionTime:
     place: Place
     """Its heaviest line."""
     component: str
+    """The outermost function of user code below the training loop: what the user would look for."""
     ns: float = 0.0
     """Of the window, estimated from its share of the samples."""
     samples: int = 0
     blocked: int = 0
+    """Samples that found it blocked (not on a CPU)."""
     hook: int = 0
+    """Samples in which torch had called it as a hook or callback."""
     phases: Counted[str] = field(default_factory=Counted)
+    """Phase -> ns of its samples."""
     lines: Counted[Place] = field(default_factory=Counted)
+    """Line -> ns of its samples."""
     indices: list[int] = field(default_factory=list)
+    """Its samples among those of the rank."""
 
 
 def user_functions(facts: Facts, position: int) -> dict[Code, FunctionTime]:

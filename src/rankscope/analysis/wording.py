@@ -34,7 +34,13 @@ def ranks(facts: Facts, positions: Sequence[int]) -> str:
     return f"ranks {', '.join(map(str, numbers[:-1]))} and {numbers[-1]}"
 
 
+def waits(facts: Facts, positions: Sequence[int]) -> str:
+    """`rank 1 waits`, `ranks 0 and 2 wait`."""
+    return f"{ranks(facts, positions)} {'waits' if len(positions) == 1 else 'wait'}"
+
+
 def location(place: Place | None) -> Location | None:
+    """The place as a finding names it."""
     return Location(place.file, place.line, place.function) if place is not None else None
 
 

@@ -24,6 +24,8 @@ from rankscope.records import payload, ring_layout
 from rankscope.records.host import Goodbye
 from rankscope.records.training import Step
 
+TIMED_EVERY = 16
+"""Of so many steps one has CPU times in its spans."""
 MAX_NAMES = 60_000  # ids are 16 bits; what comes later is written under id 0, "(other)"
 
 
@@ -61,6 +63,8 @@ class Agent:
         """Time that sources took for themselves since the last step."""
         self.slowness = 1.0
         """How long this machine takes for what the constants in `self_cost` were measured with."""
+        self.timing = True
+        """Whether the spans of this step say their CPU time: asking is a system call, 10 µs with what it displaces."""
         self.deep = False
         """Whether this step is recorded module by module."""
         self.sites = config.level != "light"
@@ -218,6 +222,7 @@ class Agent:
         self.own_ns = 0
         self.micro_batches = 0
         self.step += 1
+        self.timing = not self.step % TIMED_EVERY
         if self.step == 1:
             self.describe()
         for call in self.on_step:

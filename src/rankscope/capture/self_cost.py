@@ -19,7 +19,7 @@ SAMPLE_NS: Final = 15_000
 """What one stack sample takes from the training thread beside the sampling thread's own CPU time: the interpreter
 lock changes hands twice."""
 
-FACTOR: Final = 2.1
+FACTOR: Final = 2.0
 """What a step really costs more, for each ns that the hooks could time or estimate: between two hooks the program
 displaces our code from the caches, and ours the program's. Measured by `bench/calibrate.py`."""
 

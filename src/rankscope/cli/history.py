@@ -31,7 +31,7 @@ class Kept:
 
 
 def history(folder: Path) -> list[Kept]:
-    """Every run below `folder`, oldest first; folders that are no runs are left out, damaged runs are not."""
+    """Every run in `folder`, oldest first; folders that are no runs are left out, damaged runs are not."""
     try:
         roots = sorted(path for path in folder.iterdir() if path.is_dir())
     except FileNotFoundError:
@@ -75,7 +75,7 @@ def read_report(run: RunDir) -> Report:
 
 
 def read_report_file(path: Path, missing: str = "") -> Report:
-    """The report in a file. UserError where it cannot be used."""
+    """The report in a file. UserError where it cannot be used; `missing` is what to say where there is none."""
     try:
         return from_json(path.read_bytes(), str(path))
     except FileNotFoundError as error:

@@ -30,8 +30,11 @@ from rankscope.report.report import from_json
 from rankscope.views.terminal import render_alert
 
 MAX_RESTARTS = 3
+"""A recorder that ends again and again has a reason; what it did not keep is read from the rings at the end."""
 DRAIN_S = 60.0
+"""How long the recorder may take for its last records before it is given up."""
 LOOK_EVERY_S = 1.0
+"""For alerts and for a recorder that has ended."""
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 """What a shell answers where a command cannot be started."""
 
@@ -52,7 +55,7 @@ class CannotStart(Exception):
 def observed_environment(
     environ: Mapping[str, str], run: RunDir, rings: Path | None, config: Config, file: Path | None
 ) -> dict[str, str]:
-    """The command's environment: ours in front of its PYTHONPATH, everything else as it was."""
+    """The command's environment: our folder in front of its PYTHONPATH, and the RANKSCOPE_ variables of the run."""
     path = environ.get("PYTHONPATH")
     observed = {
         **environ,
@@ -82,13 +85,14 @@ def start_command(command: Sequence[str], environment: Mapping[str, str] | None 
 
 
 class Alerts:
-    """New findings of the run that is going on, one line each on stderr."""
+    """New findings of the run that is going on, one line each on stderr, each shown once."""
 
     def __init__(self, run: RunDir) -> None:
         self._run = run
         self._read = 0
 
     def show(self) -> None:
+        """Print what is new. Raises OSError, ValueError or KeyError where the recorder left something unreadable."""
         with self._run.alerts.open("rb") as file:
             file.seek(self._read)
             text = file.read()

@@ -24,6 +24,8 @@ class NoPlace(Exception):
 
 @dataclass(frozen=True, slots=True)
 class NewRun:
+    """A run that has just been given its folder."""
+
     run: RunDir
     rings: Path | None
     """In shared memory; None: there is none, rings lie in the run's folder."""
@@ -31,7 +33,7 @@ class NewRun:
 
 
 def create(wanted: Path, name: str | None, command: list[str], config: Config) -> NewRun:
-    """Make the folder in `wanted`; elsewhere, with a line, where that cannot be written: training comes first."""
+    """Make the folder in `wanted`; elsewhere, with a line, where that cannot be written. Raises NoPlace."""
     id = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
     manifest = Manifest(
         id=id, name=name or id, command=tuple(command), started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -55,6 +57,7 @@ def create(wanted: Path, name: str | None, command: list[str], config: Config) -
 
 
 def _shared_rings(run: RunDir) -> Path | None:
+    """The folder for rings in shared memory; None where it cannot be made."""
     folder = shared_ring_folder(run)
     try:
         folder.mkdir(mode=0o700)

@@ -10,6 +10,7 @@ from rankscope.base.errors import UserError
 from rankscope.base.rundir import default_runs_dir
 
 FAILED_GATE = 3
+"""Exit code where a finding as bad as `--fail-on` was made."""
 
 
 def add_report_options(parser: argparse.ArgumentParser) -> None:

@@ -14,7 +14,7 @@ AGAIN_AFTER_S = 15.0
 
 @contextmanager
 def working(doing: str) -> Iterator[None]:
-    """Say what is being done once it has taken 2 s, and every 15 s from then on how long it has taken."""
+    """Say what is being done once it has taken FIRST_AFTER_S, and every AGAIN_AFTER_S how long it has taken."""
     begin = time.monotonic()
     done = threading.Event()
 

@@ -12,10 +12,9 @@ from rankscope.base.errors import UserError
 from rankscope.base.guard import guard
 from rankscope.base.manifest import read_manifest
 from rankscope.base.rundir import RunDir, ring_folders
-from rankscope.cli.session import open_when_free, report_of, resume_points, save
+from rankscope.cli.session import keep_named_sources, open_when_free, report_of, resume_points, save
 from rankscope.collector.collector import Collector
 from rankscope.recorder.recorder import Recorder
-from rankscope.recorder.source_files import keep_sources
 from rankscope.store.sql_store import SqlStore
 from rankscope.store.store import StoreError
 from rankscope.wire.spool import Spool
@@ -24,8 +23,13 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 COMMIT_EVERY_NS = 5_000_000_000
-FIRST_LOOK_NS = 20_000_000_000
+"""How long a frame stays in the spool at the most."""
+FIRST_LOOK_NS = 30_000_000_000
+"""When a run is analysed for the first time; before, few have finished their warm-up."""
 LONGEST_PAUSE_NS = 300_000_000_000
+"""No finding of a long run is told later than this, as long as an analysis is short."""
+TIMES_AS_LONG = 50
+"""Between two analyses passes so many times what one takes: together they use at most 2 % of one CPU."""
 
 log = logging.getLogger("rankscope")
 
@@ -67,10 +71,11 @@ class Recording:
             self._look()
             # Ever rarer: an analysis costs time that the ranks could use.
             self._pause = min(self._pause * 2, LONGEST_PAUSE_NS)
-            self._next_look = now_ns() + max(self._pause, 50 * (now_ns() - now))
+            self._next_look = now_ns() + max(self._pause, TIMES_AS_LONG * (now_ns() - now))
         return now
 
     def _asked(self) -> bool:
+        """Whether `rankscope diagnose` waits for a report of this run."""
         return (self.run.root / "report.request").exists()
 
     def _open_store(self) -> None:
@@ -115,5 +120,5 @@ class Recording:
         if self._store is None:
             return
         with guard("keeping source files"):
-            keep_sources(self.run.sources, self._store.query("SELECT DISTINCT text FROM payloads WHERE kind = 1"))
+            keep_named_sources(self.run, self._store)
         self._store.close()

@@ -20,6 +20,7 @@ from rankscope.base.rundir import RunDir, ring_folders
 from rankscope.collector.collector import Collector
 from rankscope.recorder.recorder import Recorder
 from rankscope.recorder.source_files import keep_sources
+from rankscope.records.payload import NAME
 from rankscope.report.build import build_report
 from rankscope.report.build_details import build_details
 from rankscope.report.details import Details, details_to_json
@@ -89,7 +90,12 @@ def collect_rest(run: RunDir, store: SqlStore, *, keep_rings: bool = False) -> N
         recorder.finish(keep_rings=keep_rings)
         collector.drain(spool)
     if not run.sources.is_dir():
-        keep_sources(run.sources, store.query("SELECT DISTINCT text FROM payloads WHERE kind = 1"))
+        keep_named_sources(run, store)
+
+
+def keep_named_sources(run: RunDir, store: Store) -> None:
+    """Copy the user's source files that samples and call-sites name, so that the report can quote them later."""
+    keep_sources(run.sources, store.query(f"SELECT DISTINCT text FROM payloads WHERE kind = {NAME}"))
 
 
 def resume_points(store: Store | None, spool: Spool) -> dict[tuple[int, int], int]:
@@ -111,7 +117,7 @@ def resume_points(store: Store | None, spool: Spool) -> dict[tuple[int, int], in
 
 
 def save(run: RunDir, report: Report, details: Details) -> None:
-    """Keep the report in the run's folder, for `runs`, `show`, `compare` and the dashboard."""
+    """Keep the report in the run's folder, and beside it what its HTML page draws. Raises OSError."""
     write_text(run.report, to_json(report))
     write_text(run.root / "details.json", details_to_json(details))
 

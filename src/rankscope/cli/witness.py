@@ -21,6 +21,7 @@ NO_TORCH = "its Python program did not import torch"
 
 _PYTHON = re.compile(r"python[0-9.]*$")
 _TAKES_VALUE = "WX"
+"""Options of Python whose value is the rest of the word or the next word."""
 
 
 class Witness:
@@ -145,10 +146,12 @@ def _family(root: int) -> Iterator[int]:
 
 
 def _words(path: str) -> list[str]:
+    """What stands between the NUL bytes of a file in /proc."""
     return [word for word in _read(path).split("\0") if word]
 
 
 def _read(path: str) -> str:
+    """A file as text; empty where it cannot be read."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()

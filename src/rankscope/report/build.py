@@ -11,9 +11,11 @@ from rankscope.analysis.engine import Examination, examine
 from rankscope.analysis.facts import Facts
 from rankscope.analysis.overhead import measure_overhead
 from rankscope.analysis.slowdown import slowdown
+from rankscope.analysis.tables import column
 from rankscope.base.manifest import Manifest
 from rankscope.records.host import Goodbye
 from rankscope.report.report import (
+    STEP_TIME,
     BudgetLine,
     Clock,
     Exit,
@@ -28,18 +30,13 @@ from rankscope.report.report import (
     verdict_of,
 )
 
-STEP_TIME = "step-time"
-"""Stands in `not_examined` where a run has too few steps for any share of a step."""
+INTERRUPTED = (0, 130, -2, None)
+"""Exit codes of a command that was not ended by an error of its own: done, Ctrl-C, still running."""
 
 
 def build_report(facts: Facts, manifest: Manifest) -> Report:
     """Examine the run and say everything that is known about it."""
     examination = examine(facts)
-    return assemble(facts, manifest, examination)
-
-
-def assemble(facts: Facts, manifest: Manifest, examination: Examination) -> Report:
-    """The report of an examination that has been made."""
     return Report(
         run=_run(facts, manifest),
         verdict=_verdict(facts, manifest, examination),
@@ -51,10 +48,6 @@ def assemble(facts: Facts, manifest: Manifest, examination: Examination) -> Repo
         overhead=_overhead(facts, manifest),
         lost=_lost(facts),
     )
-
-
-INTERRUPTED = (0, 130, -2, None)
-"""Exit codes of a command that was not ended by an error of its own: done, Ctrl-C, still running."""
 
 
 def _verdict(facts: Facts, manifest: Manifest, examination: Examination) -> Verdict:
@@ -95,12 +88,13 @@ def _fingerprint(facts: Facts, manifest: Manifest) -> str:
 
 
 def _exits(facts: Facts, manifest: Manifest) -> tuple[Exit, ...]:
+    """How each rank ended, as far as it said so itself; of a single process, what the command's exit code says."""
     exits = []
     rows = facts.tables.of(Goodbye)
     for rank in facts.ranks:
         mine = rows[rows["process"] == rank.pid]
         if len(mine):
-            code: int | None = 1 if int(mine[-1]["a"]) else 0
+            code: int | None = 1 if int(column(mine, Goodbye, "exception")[-1]) else 0
         elif facts.world_size <= 1 and manifest.exit_code is not None:
             code = manifest.exit_code if manifest.exit_code >= 0 else None
         else:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
 from rankscope.analysis.facts import Facts
+from rankscope.records.host import GcPause
+from rankscope.records.training import Backward
 from rankscope.report.details import (
     Details,
     Marker,
@@ -20,7 +23,9 @@ from rankscope.report.report import Report
 from rankscope.report.source_lines import read_source
 
 CONTEXT_LINES = 4
+"""Lines kept before and after a place that a finding names."""
 MAX_SPANS = 3000
+"""Of one step, over all ranks, so that the page stays small."""
 
 
 def build_details(facts: Facts, report: Report, sources: Path) -> Details:
@@ -47,7 +52,8 @@ def build_details(facts: Facts, report: Report, sources: Path) -> Details:
     )
 
 
-def _timeline(facts: Facts, index: int, label: str) -> StepTimeline:
+def _timeline(facts: Facts, index: int, label: Literal["slowest", "typical"]) -> StepTimeline:
+    """What each rank did in one step of the window; `index` counts the steps of the window."""
     begin, end = int(facts.attribution.start[index]), int(facts.attribution.end[index])
     step = int(facts.steps[index])
     pieces = facts.attribution.pieces
@@ -74,7 +80,7 @@ def _timeline(facts: Facts, index: int, label: str) -> StepTimeline:
                     critical=(position, at) in critical,
                 )
             )
-    return StepTimeline(step, "slowest" if label == "slowest" else "typical", begin, tuple(spans))
+    return StepTimeline(step, label, begin, tuple(spans))
 
 
 def _name(facts: Facts, position: int, at: int) -> str:
@@ -86,13 +92,14 @@ def _name(facts: Facts, position: int, at: int) -> str:
     if collective >= 0:
         return f"waits for {facts.tables.name(pid, int(own.collectives['name'][collective]))}"
     rows = own.rows.get(int(segment["kind"]))
-    if rows is not None and int(segment["row"]) >= 0 and int(segment["kind"]) not in (3, 40):
+    if rows is not None and int(segment["row"]) >= 0 and int(segment["kind"]) not in (Backward.code, GcPause.code):
         name = facts.tables.name(pid, int(rows["name"][int(segment["row"])]))
         return name.rpartition(":")[2] if name.count(":") >= 2 else name
-    return "garbage collection" if int(segment["kind"]) == 40 else own.phases[int(segment["phase"])]
+    return "garbage collection" if int(segment["kind"]) == GcPause.code else own.phases[int(segment["phase"])]
 
 
 def _sources(report: Report, folder: Path) -> dict[str, tuple[Snippet, ...]]:
+    """By file: the lines around each place that a finding names."""
     snippets: dict[str, list[Snippet]] = {}
     for finding in report.findings:
         if finding.location is None:

@@ -15,6 +15,8 @@ from rankscope.base.finding import Finding
 from rankscope.report.document import decode, encode
 
 SCHEMA = "rankscope.report/1"
+STEP_TIME = "step-time"
+"""Stands in `not_examined` where a run has too few steps for any share of a step."""
 
 Verdict: TypeAlias = Literal["healthy", "degraded", "failed", "not-examined"]
 

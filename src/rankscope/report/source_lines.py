@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def read_source(file: str, folder: Path) -> list[str] | None:
-    """All lines of a source file, or None where it cannot be read."""
+    """All lines of a source file, from its copy in `folder` where there is one; None where it cannot be read."""
     name = f"{hashlib.sha256(file.encode()).hexdigest()[:16]}-{Path(file).name}"
     for path in (folder / name, Path(file)):
         try:

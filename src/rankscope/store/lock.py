@@ -19,9 +19,7 @@ class FolderLock:
         except BlockingIOError:
             holder = os.read(self._handle, 32).decode() or "unknown"
             os.close(self._handle)
-            raise UserError(
-                f"the store {folder} is open in process {holder}: wait for it to end, or ask it over its HTTP address"
-            ) from None
+            raise UserError(f"the store {folder} is open in process {holder}: wait for it to end, or end it") from None
         os.ftruncate(self._handle, 0)
         os.write(self._handle, b"%d" % os.getpid())
 

@@ -9,7 +9,7 @@ from rankscope.store.sql_store import SqlStore
 
 
 def open_store(location: str | Path) -> SqlStore:
-    """The store in a folder, or at the `http(s)://` address of a ClickHouse. Not migrated yet."""
+    """The store in a folder, or at the `http(s)://` address of a ClickHouse. Not migrated yet. Raises UserError."""
     text = str(location)
     if isinstance(location, str) and "://" in text:
         if not text.startswith(("http://", "https://")):

@@ -29,6 +29,7 @@ SLOT_ROW: Final = np.dtype([*ROW_FIELDS, ("batch", "<u8")])
 """A row of `slots` as RowBinary."""
 
 CODECS: Final = {"commit": "Delta, LZ4", "time_ns": "Delta, LZ4", "seal": "Delta, LZ4"}
+"""Columns that rise from row to row: their differences are small, and that packs well."""
 
 BUCKETS: Final = {"step": "step", "minute": "toUInt32(intDiv(time_ns, 60000000000))"}
 """Rollup -> what it groups by besides node, process and kind."""
@@ -79,6 +80,7 @@ def base_tables(profile: str) -> list[str]:
 
 
 def rollup_table(bucket: str, profile: str) -> str:
+    """The statement that makes a rollup: mergeable states, so that parts of it can be added up in any order."""
     return (
         f"CREATE TABLE rollup_{bucket} (node UInt16, process UInt32, kind UInt16, {bucket} UInt32, "
         "calls SimpleAggregateFunction(sum, UInt64), total_ns SimpleAggregateFunction(sum, Int64), "
@@ -114,9 +116,9 @@ def rollups(profile: str) -> list[str]:
 def views() -> list[str]:
     """Every view that readers use. They hold no data and are made anew when their text changes."""
     statements = [
-        _newest("names", NAME, "node, process, id", "text"),
-        _newest("stacks", STACK, "node, process, id", "text"),
-        _newest("processes", PROCESS, "node, process", "text"),
+        _newest("names", NAME, "node, process, id"),
+        _newest("stacks", STACK, "node, process, id"),
+        _newest("processes", PROCESS, "node, process"),
     ]
     for bucket in BUCKETS:
         key = f"node, process, kind, {bucket}"
@@ -127,9 +129,10 @@ def views() -> list[str]:
     return statements + [kind_view(kind) for kind in KINDS.values()]
 
 
-def _newest(view: str, kind: int, key: str, column: str) -> str:
+def _newest(view: str, kind: int, key: str) -> str:
+    """The view of one kind of text: the newest for each key."""
     return (
-        f"CREATE OR REPLACE VIEW {view} AS SELECT {key}, argMax(text, batch) AS {column} "
+        f"CREATE OR REPLACE VIEW {view} AS SELECT {key}, argMax(text, batch) AS text "
         f"FROM payloads WHERE kind = {kind} GROUP BY {key}"
     )
 

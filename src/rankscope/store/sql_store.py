@@ -18,6 +18,7 @@ from rankscope.store.migrations import MIGRATIONS, bookkeeping
 from rankscope.store.store import Batch, Params, Store
 
 _PAYLOAD_HEAD = struct.Struct("<HIHQ")
+"""node, process, kind, id: a row of `payloads` before its text."""
 
 
 class SqlStore(Store):
@@ -35,7 +36,8 @@ class SqlStore(Store):
         """Nodes of which nothing half-done can lie in the tables."""
 
     @abstractmethod
-    def _select(self, sql: str, params: Params) -> pa.Table: ...
+    def _select(self, sql: str, params: Params) -> pa.Table:
+        """The rows of one SELECT."""
 
     @abstractmethod
     def execute(self, sql: str) -> None:
@@ -139,7 +141,7 @@ class SqlStore(Store):
 
 
 def _slot_rows(batch: Batch) -> bytes:
-    """The rows with the batch's number behind each."""
+    """The rows with the batch's number behind each, as RowBinary. ValueError for rows of another node."""
     if not batch.rows:
         return b""
     came = np.frombuffer(batch.rows, dtype=list(ROW_FIELDS))
@@ -153,12 +155,14 @@ def _slot_rows(batch: Batch) -> bytes:
 
 
 def _newest_of_each(batch: Batch) -> list[Payload]:
+    """The batch's payloads without those that a later one of it replaces. ValueError for one of another node."""
     if any(payload.node != batch.node for payload in batch.payloads):
         raise ValueError(f"batch {batch.number} of node {batch.node} holds payloads of another node")
     return list({(p.process, p.kind, p.id): p for p in batch.payloads}.values())
 
 
 def _payload_rows(payloads: list[Payload], batch: int) -> bytes:
+    """Rows of `payloads` as RowBinary."""
     parts: list[bytes] = []
     for payload in payloads:
         text = payload.text.encode("utf-8", "replace")

@@ -14,7 +14,9 @@ from rankscope.testing.simulation import ASLEEP, HOLDING, LATE_NS, MS, NATIVE, A
 from rankscope.testing.writer import Writer
 
 READ_EVERY_NS = 500 * MS
+"""As the recorder does."""
 IDLE_WORKER: Frames = (*WORKER, "/usr/lib/python3.11/multiprocessing/queues.py:113:Queue.get")
+"""The stack of a loader worker that waits for the next order."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from rankscope.testing.parts import (
     Initialise,
     Reduce,
     Save,
-)  # fmt: skip
+)
 from rankscope.testing.runs import MadeUpRun, Model, RunBuilder
 from rankscope.testing.simulation import ASLEEP, NATIVE
 

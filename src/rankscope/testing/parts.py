@@ -45,6 +45,7 @@ class Part(ABC):
 
     @property
     def where(self) -> str:
+        """The point at which it acts. ValueError for one that does not exist."""
         place = self.at or self.point
         if place not in POINTS:
             raise ValueError(f"a part cannot be at {place!r}: use one of {', '.join(POINTS)}")

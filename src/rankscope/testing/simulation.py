@@ -33,6 +33,7 @@ CALL_NS = 2_000
 """Python between a call and the moment that the operation is entered."""
 
 LATE_NS = {NATIVE: 120_000, PYTHON: 5_000_000, ASLEEP: 120_000}
+"""How late a stack sample comes: the interpreter gives up its lock after 5 ms; else as late as threads wake."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +69,16 @@ class World:
     entries: int = 0
 
     def enter(self, call: Call, rank: int) -> None:
+        """Note that a rank has entered a collective."""
         self.entered.setdefault((call.group, call.sequence), {})[rank] = call.entered
         self.entries += 1
 
     def everybody_in(self, call: Call) -> bool:
+        """Whether all members have entered."""
         return len(self.entered[call.group, call.sequence]) >= len(call.members)
 
     def last_enter(self, call: Call) -> int:
+        """When the last one so far entered."""
         return max(self.entered[call.group, call.sequence].values())
 
     def run(self, programs: Sequence[Program]) -> None:
@@ -88,6 +92,7 @@ class World:
 
 
 def _goes_on(program: Program) -> bool:
+    """Let a rank run until it waits or ends; False where it has ended."""
     return next(program, program) is not program
 
 

@@ -14,6 +14,7 @@ Text = tuple[int, int, int, str]
 """A payload: process, kind, id, text."""
 
 IN_FRONT = ("process", "time_ns", "duration_ns", "step")
+"""Fields of every record, which `put` takes as arguments of their own."""
 
 
 class Writer:
@@ -88,6 +89,7 @@ def _layout(kind: type[Record]) -> dict[str, Source]:
 
 
 def _fit(kind: type[Record], field: str, number: int, source: Source) -> int:
+    """The number, where it fits the bits of its field; ValueError else, as the record of a real rank would be wrong."""
     if source.bits < 64 and not 0 <= number < 1 << source.bits:
         raise ValueError(f"{kind.__name__}.{field} has {source.bits} bits, {number} does not fit")
     return number

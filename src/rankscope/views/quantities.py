@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 UNKNOWN = "not measured"
+"""Stands where there is no value; never a 0."""
 
 
 def time_text(ms: float | None) -> str:

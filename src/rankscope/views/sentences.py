@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from rankscope.base.finding import Cost, Finding, Location
-from rankscope.report.report import Clock, Exit, Lost, Overhead, Report, Run
+from rankscope.report.report import STEP_TIME, Clock, Exit, Lost, Overhead, Report, Run
 from rankscope.views.quantities import UNKNOWN, count_text, share_text, time_text
 
 
@@ -149,7 +149,7 @@ def clock_text(clock: Clock) -> str:
 
 
 def overhead_text(overhead: Overhead) -> str:
-    """`overhead: 0.6 % of a budget of 1.0 % (bare steps in between)`."""
+    """`overhead: 0.6 % of a budget of 1.0 % (hooks 0.5 %, ...)`."""
     if overhead.share is None:
         return f"overhead: {UNKNOWN}" + (f" ({overhead.method})" if overhead.method else "")
     of = f" of a budget of {share_text(overhead.budget)}" if overhead.budget is not None else ""
@@ -169,7 +169,7 @@ def why_not_examined(report: Report) -> str:
     """Why there is no verdict, in one line."""
     if report.files and not any(file.used for file in report.files):
         return f"none of {counted(len(report.files), 'file')} could be used"
-    reason = next((one.why for one in report.not_examined if one.detector == "step-time"), None)
+    reason = next((one.why for one in report.not_examined if one.detector == STEP_TIME), None)
     if reason is not None:
         return reason
     if not report.step.steps and not report.traces:
@@ -190,7 +190,7 @@ def advice_when_not_examined(report: Report) -> tuple[str, ...]:
             "add the files of the other ranks, or of the kinds that are needed (below)",
             "or run it under observation, which records all of them: `rankscope run -- COMMAND`",
         )
-    if report.run.world_size is None and any(one.detector == "step-time" for one in report.not_examined):
+    if report.run.world_size is None and any(one.detector == STEP_TIME for one in report.not_examined):
         return ()  # nothing was observed, and why says how to change that
     return ("let the run make more steps, at least 20, under `rankscope run -- COMMAND`",)
 

@@ -38,10 +38,13 @@ __all__ = ["RunRow", "print_report", "render", "render_alert", "render_compare",
 
 MIN_WIDTH = 60
 MAX_BUDGET_LINES = 12
-MAX_NOT_EXAMINED = 8
+"""The rest of the budget is added up in one line."""
+MAX_LISTED = 8
+"""Files or checks in one list; the rest is counted."""
 MANY = 3
 """Checks with the same reason: more of them share a line."""
 LABEL = 10
+"""Columns of the words in front: `cause`, `where`, ..."""
 
 STYLES = {
     "healthy": "bold green",
@@ -301,7 +304,7 @@ def _unused_files(report: Report, width: int) -> Iterator[Text]:
     if not unused:
         return
     yield _rule(f"Not used: {len(unused)} of {counted(len(report.files), 'file')}", width)
-    for file in unused[:MAX_NOT_EXAMINED]:
+    for file in unused[:MAX_LISTED]:
         path_width = min(40, width // 2 - 4)
         yield from field(
             pad(file.path, path_width),
@@ -310,7 +313,7 @@ def _unused_files(report: Report, width: int) -> Iterator[Text]:
             label_width=path_width + 2,
             width=width,
         )
-    yield from _more(len(unused) - MAX_NOT_EXAMINED, "files", width)
+    yield from _more(len(unused) - MAX_LISTED, "files", width)
 
 
 def _not_examined(report: Report, width: int) -> Iterator[Text]:
@@ -323,9 +326,9 @@ def _not_examined(report: Report, width: int) -> Iterator[Text]:
     if count > MANY:
         rows.append((f"{count} {'others' if alone else 'checks'}", common))
     name_width = min(32, max(cell_len(clean(name)) for name, _ in rows) + 2)
-    for name, text in rows[:MAX_NOT_EXAMINED]:
+    for name, text in rows[:MAX_LISTED]:
         yield from field(name, text, indent=2, label_width=name_width, width=width)
-    yield from _more(len(rows) - MAX_NOT_EXAMINED, "checks", width)
+    yield from _more(len(rows) - MAX_LISTED, "checks", width)
 
 
 def _more(count: int, noun: str, width: int) -> Iterator[Text]:

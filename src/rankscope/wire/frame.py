@@ -56,14 +56,17 @@ class Frame:
 
 
 def encode(frame: Frame) -> bytes:
-    """The bytes of a frame, for a file or a socket."""
+    """The bytes of a frame, for a file or a socket. ValueError for one that no reader would take."""
     parts = [frame.rows]
     for payload in frame.payloads:
         text = payload.text.encode("utf-8", "surrogatepass")
         parts += (PAYLOAD_HEAD.pack(payload.node, payload.process, payload.kind, payload.id, len(text)), text)
     body = b"".join(parts)
     if len(body) > MAX_BODY_BYTES or len(frame.payloads) > MAX_PAYLOADS:
-        raise ValueError(f"frame {frame.number} has {len(body)} bytes; split it, {MAX_BODY_BYTES} is the limit")
+        raise ValueError(
+            f"frame {frame.number} has {len(body)} bytes and {len(frame.payloads)} payloads; split it, "
+            f"{MAX_BODY_BYTES} and {MAX_PAYLOADS} are the limits"
+        )
     counts = (frame.number, frame.num_rows, len(frame.payloads), len(body), zlib.crc32(body))
     header = HEADER.pack(MAGIC, VERSION, frame.node, *counts, 0)[: -CRC.size]
     return b"".join((header, CRC.pack(zlib.crc32(header)), body))

@@ -11,10 +11,13 @@ from pathlib import Path
 from rankscope.wire.frame import Frame, FrameError, decode, encode
 
 PENDING = ".frame"
+"""A frame that waits to be acknowledged."""
 DONE = ".done"
 """The empty file that remains of the highest acknowledged frame, so that its number is not used again."""
 DAMAGED = ".damaged"
+"""A file that held no whole frame; kept for whoever wants to know why."""
 DIGITS = 10
+"""Of a number in a file name, so that names sort like numbers: a frame a second for 300 years."""
 
 
 class SpoolFull(OSError):

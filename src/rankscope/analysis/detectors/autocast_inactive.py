@@ -1,3 +1,5 @@
+"""Finds layers that compute in full precision although autocast is on."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -7,8 +9,8 @@ import numpy as np
 from rankscope.analysis import wording
 from rankscope.analysis.detector import CannotExamine, Detector
 from rankscope.analysis.facts import Facts
-from rankscope.analysis.stacks import Place
-from rankscope.analysis.tables import column
+from rankscope.analysis.stacks import parse_class_place
+from rankscope.analysis.tables import Rows, column
 from rankscope.base.finding import Cost, Evidence, Finding
 from rankscope.records.training import Module
 
@@ -50,7 +52,7 @@ class AutocastInactive(Detector):
         full = inside[p][column(inside[p], Module, "full_precision") == 1]
         paths = sorted({facts.tables.name(facts.ranks[p].pid, int(n)) for n in full["name"]})
         classes, counts = np.unique(column(full, Module, "class_name"), return_counts=True)
-        kind, place = _class(facts.tables.name(facts.ranks[p].pid, int(classes[np.argmax(counts)])))
+        kind, place = parse_class_place(facts.tables.name(facts.ranks[p].pid, int(classes[np.argmax(counts)])))
         some = ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
         yield Finding(
             cause=self.name,
@@ -81,14 +83,8 @@ class AutocastInactive(Detector):
         )
 
 
-def _share(rows: np.ndarray) -> float:
+def _share(rows: Rows) -> float:
+    """Of the weights of these module calls, the share that was multiplied in full precision."""
     numel = column(rows, Module, "numel").astype(float)
     full = column(rows, Module, "full_precision") == 1
     return float(numel[full].sum() / numel.sum()) if len(rows) and numel.sum() else 0.0
-
-
-def _class(text: str) -> tuple[str, Place | None]:
-    """Class and place of its forward from `Class|file:line`."""
-    name, _, where = text.partition("|")
-    file, _, line = where.rpartition(":")
-    return name, Place(file, int(line), f"{name}.forward") if file and line.isdigit() else None

@@ -1,3 +1,5 @@
+"""Finds runs that mostly transfer data, on all ranks alike."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -11,6 +13,7 @@ from rankscope.base.finding import Evidence, Finding
 from rankscope.records.collective import Collective
 
 DOMINATES = 0.5
+"""Share of the step: with more, a faster network gains more than any faster code could."""
 
 
 class CommunicationBound(Detector):

@@ -1,3 +1,5 @@
+"""Finds ranks whose CPU time goes to processes outside of the run."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -5,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from rankscope.analysis import wording
-from rankscope.analysis.detector import MATERIAL, MATERIAL_EVERYWHERE, CannotExamine, Detector
+from rankscope.analysis.detector import MATERIAL, MATERIAL_EVERYWHERE, CannotExamine, Detector, worst_ranks
 from rankscope.analysis.facts import Facts, Ints
 from rankscope.analysis.host_time import host_time, oversubscribed, strangers
 from rankscope.base.finding import Evidence, Finding
@@ -45,7 +47,7 @@ class CpuContention(Detector):
         delays = np.array([min(t.run_delay or 0.0, taken) for t in times])
         if delays.max() < MATERIAL or taken < STRANGERS_CPUS or oversubscribed(facts):
             return
-        positions = tuple(int(p) for p in np.flatnonzero(delays >= max(MATERIAL, 0.5 * delays.max())))
+        positions = worst_ranks(delays, MATERIAL)
         everywhere = len(positions) == facts.size and facts.size > 1
         gain = facts.gain(lambda position, durations: _without_delay(facts, position, durations, positions, delays))
         if gain < (MATERIAL_EVERYWHERE if everywhere else MATERIAL):

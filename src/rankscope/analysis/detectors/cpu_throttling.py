@@ -1,3 +1,5 @@
+"""Finds ranks that a CPU quota or a signal stops again and again."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -5,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from rankscope.analysis import wording
-from rankscope.analysis.detector import MATERIAL, CannotExamine, Detector
+from rankscope.analysis.detector import MATERIAL, CannotExamine, Detector, worst_ranks
 from rankscope.analysis.facts import Facts, Ints
 from rankscope.analysis.host_time import host_time
 from rankscope.base.finding import Evidence, Finding
@@ -40,7 +42,7 @@ class CpuThrottling(Detector):
         lost = np.array([_lost(t.throttled, t.stopped) for t in times])
         if lost.max() < MATERIAL:
             return
-        positions = tuple(int(p) for p in np.flatnonzero(lost >= 0.5 * lost.max()))
+        positions = worst_ranks(lost)
         gain = facts.gain(lambda position, durations: _without(facts, position, durations, positions, lost))
         if gain < MATERIAL:
             return
@@ -77,6 +79,7 @@ class CpuThrottling(Detector):
 
 
 def _lost(throttled: float | None, stopped: float | None) -> float:
+    """Share of its time that a process was stopped, at most 0.95: what did nothing at all would not have been seen."""
     # The cgroup counts throttled time once for each CPU: a process cannot lose more than all of its time.
     return min(0.95, max(throttled or 0.0, stopped or 0.0))
 
@@ -88,6 +91,7 @@ def _without(
     positions: tuple[int, ...],
     lost: np.ndarray,
 ) -> Ints | None:
+    """Working time shortened by what the rank was stopped."""
     if position not in positions:
         return None
     mask = facts.work(position)

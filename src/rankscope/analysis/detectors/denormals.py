@@ -1,3 +1,5 @@
+"""Finds layers whose weights or outputs are subnormal numbers."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -7,7 +9,7 @@ import numpy as np
 from rankscope.analysis import wording
 from rankscope.analysis.detector import MATERIAL_EVERYWHERE, Detector
 from rankscope.analysis.facts import Facts
-from rankscope.analysis.stacks import Place
+from rankscope.analysis.stacks import Place, is_user, parse_class_place
 from rankscope.analysis.tables import Rows, column
 from rankscope.base.finding import Cost, Evidence, Finding
 from rankscope.records.training import Forward, Module, Subnormals
@@ -44,7 +46,7 @@ class Denormals(Detector):
         for p in range(facts.size):
             rows = facts.rows(Subnormals, p, window=False)
             modules = facts.rows(Module, p, window=False)
-            # The later state counts: subnormals may come and go with the initialisation.
+            # The median of the samples: subnormals of a single step may come and go with the initialisation.
             for name in np.unique(rows["name"]).tolist():
                 mine = rows[rows["name"] == name]
                 share = float(np.median(mine["a"] / np.maximum(1, mine["b"])))
@@ -104,7 +106,5 @@ def _time_share(facts: Facts, position: int, modules: Rows, name: int) -> tuple[
     if not total or not len(mine):
         return 0.0, None
     text = facts.tables.name(facts.ranks[position].pid, int(column(mine, Module, "class_name")[-1]))
-    kind, _, where = text.partition("|")
-    file, _, line = where.rpartition(":")
-    place = Place(file, int(line), f"{kind}.forward") if "site-packages" not in file and line.isdigit() else None
-    return float(mine["duration_ns"].sum()) / total, place
+    _, place = parse_class_place(text)
+    return float(mine["duration_ns"].sum()) / total, place if place is not None and is_user(place.file) else None

@@ -1,3 +1,5 @@
+"""Finds runs in which some ranks wait while others evaluate."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

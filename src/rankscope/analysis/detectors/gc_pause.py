@@ -1,3 +1,5 @@
+"""Finds ranks that stop for Python's garbage collector while others wait."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -5,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from rankscope.analysis import timeline, wording
-from rankscope.analysis.detector import MATERIAL, Detector
+from rankscope.analysis.detector import MATERIAL, Detector, worst_ranks
 from rankscope.analysis.facts import Facts
 from rankscope.analysis.hot_code import hot_place, samples_in
 from rankscope.analysis.tables import column
@@ -46,11 +48,12 @@ class GcPause(Detector):
         total = np.array(own)
         if not total.any():
             return
-        positions = tuple(int(p) for p in np.flatnonzero(total >= 0.5 * total.max()))
+        positions = worst_ranks(total)
         gain = facts.gain_without({p: masks[p] for p in positions})
         if gain < MATERIAL:
             return
         rows = np.concatenate([facts.rows(GcPauseRecord, p) for p in positions])
+        # Full collections take about the same time each; young ones are far shorter.
         long = rows[rows["duration_ns"] >= 0.5 * rows["duration_ns"].max()]
         generation = int(np.bincount(column(long, GcPauseRecord, "generation")).argmax())
         hot = hot_place(facts, positions[0], samples_in(facts, positions[0], masks[positions[0]]), skip_loop=False)

@@ -1,3 +1,5 @@
+"""Finds ranks that read device values so often that the device runs dry."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -7,7 +9,6 @@ import numpy as np
 from rankscope.analysis import wording
 from rankscope.analysis.detector import MATERIAL, CannotExamine, Detector
 from rankscope.analysis.facts import Facts
-from rankscope.analysis.stacks import parse_place
 from rankscope.analysis.tables import column
 from rankscope.base.finding import Evidence, Finding
 from rankscope.records.host import DeviceWait
@@ -47,8 +48,7 @@ class HostSync(Detector):
         p = max(positions, key=lambda q: times[q])
         sites, at, n = np.unique(column(rows[p], DeviceWait, "site"), return_inverse=True, return_counts=True)
         best = int(np.argmax(np.bincount(at, rows[p]["duration_ns"].astype(float))))
-        text = facts.tables.name(facts.ranks[p].pid, int(sites[best]))
-        place = parse_place(text) if text else None
+        place = facts.place(p, int(sites[best]))
         share = float(times[p]) / facts.span_ns
         yield Finding(
             cause=self.name,

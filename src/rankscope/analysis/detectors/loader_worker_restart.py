@@ -1,3 +1,5 @@
+"""Finds loaders whose workers start anew for each epoch."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -7,7 +9,6 @@ import numpy as np
 from rankscope.analysis import data_waits, wording
 from rankscope.analysis.detector import Detector
 from rankscope.analysis.facts import Facts
-from rankscope.analysis.stacks import parse_place
 from rankscope.analysis.tables import column
 from rankscope.base.finding import Evidence, Finding
 from rankscope.records.loading import LoaderStart, WorkerStart
@@ -45,7 +46,7 @@ class LoaderWorkerRestart(Detector):
         starts = starts[np.isin(starts["process"], list(pids))]
         first = facts.rows(LoaderStart, wait.positions[0])
         site = column(first, LoaderStart, "site")
-        place = parse_place(facts.tables.name(facts.ranks[wait.positions[0]].pid, int(site[-1]))) if len(site) else None
+        place = facts.place(wait.positions[0], int(site[-1])) if len(site) else None
         per_restart = wait.ns / max(1, wait.iterators)
         evidence = [
             Evidence("of the waiting for batches is the start of new workers", wait.restart_share, "share"),

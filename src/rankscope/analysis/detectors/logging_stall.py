@@ -1,3 +1,5 @@
+"""Finds runs that stand still while something is logged."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,3 +1,5 @@
+"""Finds accumulation that reduces gradients at every micro-batch."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,3 +1,5 @@
+"""Finds functions that torch.compile compiles again and again."""
+
 from __future__ import annotations
 
 from collections import Counter as Counted
@@ -6,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from rankscope.analysis import wording
-from rankscope.analysis.detector import MATERIAL, Detector
+from rankscope.analysis.detector import MATERIAL, Detector, worst_ranks
 from rankscope.analysis.facts import Facts
 from rankscope.analysis.stacks import parse_place
 from rankscope.analysis.tables import column
@@ -58,13 +60,13 @@ class Recompilation(Detector):
         for p, row in rows:
             times[p] += int(row["duration_ns"])
             counts[p] += 1
-        limit = any(int(row["c"]) & 1 for _, row in rows)
+        limit = bool(column(np.array([row for _, row in rows]), Compile, "limit").any())
         first = min(int(facts.rows(Compile, p, window=False)["time_ns"].min()) for p, _ in rows)
         run_ns = max(1, facts.end - first)
         share = float(times.max()) / run_ns
         if counts.max() < FEWEST or (share < MATERIAL and not limit):
             return
-        positions = tuple(int(p) for p in np.flatnonzero(counts >= 0.5 * counts.max()))
+        positions = worst_ranks(counts)
         place = parse_place(name) if name.count(":") >= 2 else None
         reasons: Counted[str] = Counted()
         for p, row in rows:

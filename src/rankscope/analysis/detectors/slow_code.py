@@ -1,3 +1,5 @@
+"""Finds functions of the user's that take the time themselves."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -7,7 +9,8 @@ import numpy as np
 from rankscope.analysis import wording
 from rankscope.analysis.detector import MATERIAL, MATERIAL_EVERYWHERE, CannotExamine, Detector
 from rankscope.analysis.facts import Facts
-from rankscope.analysis.user_time import Code, FunctionTime, user_functions, without_function
+from rankscope.analysis.stacks import Code
+from rankscope.analysis.user_time import FunctionTime, user_functions, without_function
 from rankscope.base.finding import Evidence, Finding
 from rankscope.records.host import StackSample
 
@@ -52,6 +55,7 @@ class SlowCode(Detector):
 
     def _judge(self, facts: Facts, code: Code, entries: list[FunctionTime | None]) -> Finding | None:
         ns = np.array([e.ns if e else 0.0 for e in entries])
+        # A little less than SHARE_OF_WORST, as sampled times scatter.
         positions = tuple(int(p) for p in np.flatnonzero(ns >= max(0.4 * ns.max(), 1)))
         heaviest = entries[int(np.argmax(ns))]
         assert heaviest is not None
@@ -87,7 +91,7 @@ class SlowCode(Detector):
             ranks=facts.numbers(positions),
             all_ranks=everywhere,
             phase=phase,
-            component=heaviest.component,
+            component=heaviest.place.function if heaviest.hook > 0.6 * heaviest.samples else heaviest.component,
             location=wording.location(heaviest.place),
             first_step=int(facts.steps[0]),
             last_step=int(facts.steps[-1]),

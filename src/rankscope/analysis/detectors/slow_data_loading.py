@@ -1,3 +1,5 @@
+"""Finds ranks that wait for code that makes batches."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -36,15 +38,9 @@ class SlowDataLoading(Detector):
         wait = data_waits.assess(facts)
         if wait.cause != self.name:
             return
-        who = wording.ranks(facts, wait.positions)
         place = wait.hot.place if wait.hot else None
-        waits = "waits" if len(wait.positions) == 1 else "wait"
         per_step = wording.ms(wait.mean_wait_ns)
-        evidence = [
-            Evidence(
-                "the rank waits for its batch, per step", wait.mean_wait_ns / 1e6, "ms", facts.numbers(wait.positions)
-            )
-        ]
+        evidence = [data_waits.waiting(facts, wait)]
         if wait.fetch_ns:
             made = "a worker takes for one batch" if wait.workers else "making one batch takes, on the rank itself"
             evidence.append(Evidence(f"{made} (median)", wait.fetch_ns / 1e6, "ms"))
@@ -53,11 +49,8 @@ class SlowDataLoading(Detector):
         if wait.cpu_share is not None:
             evidence.append(Evidence("of that time on a CPU", wait.cpu_share, "share"))
         if wait.hot is not None:
-            evidence.append(
-                Evidence(
-                    f"of {wait.hot.samples} stack samples there were in {wait.hot.place.short}", wait.hot.share, "share"
-                )
-            )
+            text = f"of its stack samples, {wait.hot.samples} in {wait.hot.place.short}"
+            evidence.append(Evidence(text, wait.hot.share, "share"))
         component = wait.hot.component if wait.hot else f"{wait.dataset}.__getitem__" if wait.dataset else None
         advice = (
             "give the loader workers (num_workers is 0): it makes batches while the model trains"
@@ -70,7 +63,7 @@ class SlowDataLoading(Detector):
             cause=self.name,
             severity="warning",
             confidence=0.9 if place is not None else 0.75,
-            title=f"{who} {waits} {per_step} a step for batches{wording.at(place)}",
+            title=f"{wording.waits(facts, wait.positions)} {per_step} a step for batches{wording.at(place)}",
             ranks=facts.numbers(wait.positions),
             all_ranks=len(wait.positions) == facts.size,
             phase="data",

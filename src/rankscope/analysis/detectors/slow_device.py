@@ -1,3 +1,5 @@
+"""Finds the rank whose kernels are all slower than those of its peers."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -16,6 +18,8 @@ STEADY = 0.8
 """Share of steps in which the rank must be the slower one; chance gives one half."""
 ALIKE = 1.6
 """Largest over smallest ratio of the phases: all kernels slow down by about the same factor."""
+EXPLAINED = 0.4
+"""Share of the excess time that waiting for a CPU, or user code, may take before it is the better explanation."""
 
 
 class SlowDevice(Detector):
@@ -53,13 +57,14 @@ class SlowDevice(Detector):
             return
         work = np.array([np.median(lateness.elements_per_step(facts, p)) for p in range(facts.size)])
         if work[position] > 1.02 * np.median(np.delete(work, position)):
-            return
+            return  # it has more to do: uneven-work
         share = float(excess[position]) / facts.mean_step_ns
         host = host_time(facts, position)
         peers = [host_time(facts, p).run_delay or 0.0 for p in range(facts.size) if p != position]
-        if host.run_delay is not None and host.run_delay - float(np.median(peers)) > 0.4 * share:
+        # What explains a good part of the excess leaves too little of it to blame the device.
+        if host.run_delay is not None and host.run_delay - float(np.median(peers)) > EXPLAINED * share:
             return
-        if user_code_share(facts, position) > 0.4 * share:
+        if user_code_share(facts, position) > EXPLAINED * share:
             return
         gain = facts.gain(lambda p, durations: _like_peers(facts, p, durations, position, ratios))
         if gain < MATERIAL:
@@ -99,6 +104,7 @@ class SlowDevice(Detector):
 
 
 def _like_peers(facts: Facts, p: int, durations: Ints, position: int, ratios: dict[str, float]) -> Ints | None:
+    """Compute time of the slow rank shortened to what its peers take."""
     if p != position:
         return None
     for phase, ratio in ratios.items():

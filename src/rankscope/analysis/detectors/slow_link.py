@@ -1,3 +1,5 @@
+"""Finds the rank whose way into the network is slow."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -124,7 +126,7 @@ def _by_time(facts: Facts, time: np.ndarray) -> int | None:
     position = int(np.argmax(means))
     excess = time[position] - np.median(np.delete(time, position, axis=0), axis=0)
     if means[position] < 2 * np.median(np.delete(means, position)):
-        return None
+        return None  # not clearly slower than its peers
     if (excess > 0).mean() < STEADY or float(excess.mean()) < MATERIAL * facts.mean_step_ns:
         return None
     # Who waits for a CPU leaves a collective late, too.
@@ -145,6 +147,7 @@ def _by_queue(facts: Facts, queued: list[float | None]) -> int | None:
 
 
 def _like_peers(facts: Facts, p: int, durations: Ints, position: int, keep: float) -> Ints | None:
+    """Communication time of the slow rank's own shortened to what its peers take."""
     if p != position:
         return None
     mask = communication.own_segments(facts, position)

@@ -1,3 +1,5 @@
+"""Finds start-up work that is repeated, or one function that dominates it."""
+
 from __future__ import annotations
 
 from collections import Counter as Counted
@@ -6,9 +8,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from rankscope.analysis import wording
-from rankscope.analysis.detector import MATERIAL, MATERIAL_EVERYWHERE, CannotExamine, Detector
+from rankscope.analysis.detector import MATERIAL, MATERIAL_EVERYWHERE, CannotExamine, Detector, worst_ranks
 from rankscope.analysis.facts import Facts
-from rankscope.analysis.stacks import Place, parse_place
+from rankscope.analysis.stacks import Code, Place
 from rankscope.analysis.tables import column
 from rankscope.base.finding import Cost, Evidence, Finding
 from rankscope.records.training import Call, Step
@@ -16,6 +18,7 @@ from rankscope.records.training import Call, Step
 NOTICEABLE_NS = 1_000_000_000
 """Start-up work below a second is nobody's problem, however short the run."""
 DOMINATES = 0.5
+"""Share of the start that one function must take to be called what the start is spent on."""
 
 
 class SlowStart(Detector):
@@ -48,7 +51,7 @@ class SlowStart(Detector):
         hot = np.array([f.hot_ns for f in found])
         run = max(1, facts.end - min(f.begin for f in found))
         cost = np.maximum(repeated, hot)
-        positions = tuple(int(p) for p in np.flatnonzero(cost >= max(NOTICEABLE_NS, 0.5 * cost.max())))
+        positions = worst_ranks(cost, NOTICEABLE_NS)
         if not positions:
             return
         p = max(positions, key=lambda q: cost[q])
@@ -108,6 +111,8 @@ class SlowStart(Detector):
 
 
 class _Start:
+    """What is known of the start of one rank; times in ns."""
+
     __slots__ = ("begin", "hot", "hot_ns", "length", "repeated_ns", "site", "times")
 
     def __init__(self) -> None:
@@ -135,8 +140,7 @@ def _start(facts: Facts, position: int) -> _Start:
         fresh = max(1.0, total - found.repeated_ns)
         found.times = total / fresh
         heaviest = init[int(np.argmax(init["c"]))]
-        text = facts.tables.name(process.pid, int(column(np.array([heaviest]), Call, "site")[0]))
-        found.site = parse_place(text) if text else None
+        found.site = facts.place(position, int(column(np.array([heaviest]), Call, "site")[0]))
     _hottest(facts, position, first_end, found)
     return found
 
@@ -145,8 +149,8 @@ def _hottest(facts: Facts, position: int, first_end: int, found: _Start) -> None
     """The user function (with all it calls) that most samples before the first step were taken in."""
     samples = facts.samples(position)
     loop = facts.activities.loop
-    weights: Counted[tuple[str, str]] = Counted()
-    places: dict[tuple[str, str], Counted[Place]] = {}
+    weights: Counted[Code] = Counted()
+    places: dict[Code, Counted[Place]] = {}
     for index in np.flatnonzero(samples.time_ns < first_end).tolist():
         stack = samples.stack[index]
         if any("importlib" in f.file or f.function in ("init_process_group", "rendezvous") for f in stack.frames):
@@ -163,7 +167,7 @@ def _hottest(facts: Facts, position: int, first_end: int, found: _Start) -> None
     if not weights:
         return
     most = weights.most_common(1)[0][1]
-    # The innermost of the functions that hold nearly all of it.
+    # The innermost of the functions that hold nearly all of it (a function holds the time of what it calls).
     near = [code for code, ns in weights.items() if ns >= 0.9 * most]
     code = min(near, key=lambda c: (len(places[c]), -weights[c]))
     found.hot, found.hot_ns = places[code].most_common(1)[0][0], float(weights[code])

@@ -1,3 +1,5 @@
+"""Finds loaders that wait for a disk or a network."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -34,14 +36,8 @@ class SlowStorage(Detector):
         wait = data_waits.assess(facts)
         if wait.cause != self.name:
             return
-        who = wording.ranks(facts, wait.positions)
         place = wait.hot.place if wait.hot else None
-        waits = "waits" if len(wait.positions) == 1 else "wait"
-        evidence = [
-            Evidence(
-                "the rank waits for its batch, per step", wait.mean_wait_ns / 1e6, "ms", facts.numbers(wait.positions)
-            )
-        ]
+        evidence = [data_waits.waiting(facts, wait)]
         if wait.cpu_share is not None:
             evidence.append(Evidence("of the time of a fetch on a CPU; the rest it waits", wait.cpu_share, "share"))
         if wait.first_touch is not None and wait.first_touch > 1.5:
@@ -50,13 +46,14 @@ class SlowStorage(Detector):
             )
         if wait.hot is not None:
             evidence.append(
-                Evidence(f"of the samples in {wait.hot.place.short} it was not on a CPU", wait.hot.blocked, "share")
+                Evidence(f"stack samples in {wait.hot.place.short} that found it waiting", wait.hot.blocked, "share")
             )
         yield Finding(
             cause=self.name,
             severity="warning",
             confidence=0.85,
-            title=f"{who} {waits} {wording.ms(wait.mean_wait_ns)} a step for storage{wording.at(place)}",
+            title=f"{wording.waits(facts, wait.positions)} {wording.ms(wait.mean_wait_ns)} a step for storage"
+            f"{wording.at(place)}",
             ranks=facts.numbers(wait.positions),
             all_ranks=len(wait.positions) == facts.size,
             phase="data",

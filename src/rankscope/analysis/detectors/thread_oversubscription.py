@@ -1,3 +1,5 @@
+"""Finds runs whose compute threads do not fit on the cores."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

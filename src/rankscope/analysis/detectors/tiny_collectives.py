@@ -1,3 +1,5 @@
+"""Finds steps with many small collectives from one place."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -5,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from rankscope.analysis import communication, wording
-from rankscope.analysis.detector import MATERIAL, CannotExamine, Detector
+from rankscope.analysis.detector import MATERIAL, CannotExamine, Detector, worst_ranks
 from rankscope.analysis.facts import Facts
 from rankscope.base.finding import Evidence, Finding
 from rankscope.records.collective import Collective
@@ -48,7 +50,7 @@ class TinyCollectives(Detector):
         position = int(np.argmax(per_step))
         place, share = communication.main_site(facts, position, calls[position].rows)
         ns = float(facts.timelines[position].durations()[masks[position]].sum())
-        positions = tuple(p for p in range(facts.size) if per_step[p] >= 0.5 * per_step.max())
+        positions = worst_ranks(per_step)
         yield Finding(
             cause=self.name,
             severity="warning",

@@ -1,23 +1,25 @@
+"""Finds work that is unevenly dealt to the ranks."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rankscope.analysis import timeline, wording
 from rankscope.analysis.detector import MATERIAL, MATERIAL_EVERYWHERE, CannotExamine, Detector
 from rankscope.analysis.facts import Facts, Floats, Ints
 from rankscope.analysis.lateness import cpu_per_step, elements_per_step, lateness
+from rankscope.analysis.rank_correlation import rank_correlation
 from rankscope.base.finding import Evidence, Finding
 from rankscope.records.training import Forward
 
-EVEN_OUT = (timeline.FORWARD, timeline.BACKWARD)
+OF_INPUT = (timeline.FORWARD, timeline.BACKWARD)
 """Phases whose length depends on the input."""
 CORRELATION = 0.6
 """Rank correlation between the difference in work and the difference in time; chance gives 0 within 2/sqrt(steps)."""
-
-
+SEEN = 0.02
+"""Difference in input elements between ranks that counts; equal batches are equal to the element."""
 UNSEEN = 0.2
 """Difference in CPU time between ranks that counts where the inputs look alike: far above what equal work varies by."""
 
@@ -51,8 +53,8 @@ class UnevenWork(Detector):
         uneven = (work.max(axis=0) - work.min(axis=0)) / np.maximum(1, work.mean(axis=0))
         difference = work - work.mean(axis=0)
         in_time = time - time.mean(axis=0)
-        correlation = spearman(difference.ravel(), in_time.ravel())
-        seen = np.mean(uneven > 0.02) >= 0.2 and correlation >= max(CORRELATION, 2 / np.sqrt(len(facts.steps)))
+        correlation = rank_correlation(difference.ravel(), in_time.ravel())
+        seen = np.mean(uneven > SEEN) >= 0.2 and correlation >= max(CORRELATION, 2 / np.sqrt(len(facts.steps)))
         if not seen:
             # Work may differ without showing in the shapes (lengths, experts, loops): CPU time shows it all the same,
             # and unlike elapsed time it does not grow while others use the machine.
@@ -61,19 +63,21 @@ class UnevenWork(Detector):
                 return
             difference = work - work.mean(axis=0)
             uneven = (work.max(axis=0) - work.min(axis=0)) / np.maximum(1, work.mean(axis=0))
-            correlation = spearman(difference.ravel(), in_time.ravel())
+            correlation = rank_correlation(difference.ravel(), in_time.ravel())
             spread = float(work.std() / max(1.0, float(work.mean())))
             if np.mean(uneven > UNSEEN) < 0.5 or spread < UNSEEN or correlation < CORRELATION:
                 return
-        even = np.array([_of_input(facts, p) for p in range(facts.size)])
-        gain = facts.gain(lambda position, durations: _balanced(facts, position, durations, even))
+        of_input = np.array([_of_input(facts, p) for p in range(facts.size)])
+        gain = facts.gain(lambda position, durations: _balanced(facts, position, durations, of_input))
         if gain < (MATERIAL if seen else MATERIAL_EVERYWHERE):
             return
         heaviest = np.argmax(work, axis=0)
         counts = np.bincount(heaviest, minlength=facts.size)
+        # The same rank at nearly every step: then it is that rank's share of the data, not chance.
         steady = counts.max() >= 0.9 * len(heaviest)
         positions = (int(np.argmax(counts)),) if steady else tuple(range(facts.size))
         who = wording.ranks(facts, positions)
+        limit = SEEN if seen else UNSEEN
         how = "has the most work at nearly every step" if steady else "the slow rank moves from step to step"
         ratio = float(np.median(work.max(axis=0) / np.maximum(1, work.min(axis=0))))
         yield Finding(
@@ -97,8 +101,8 @@ class UnevenWork(Detector):
                 ),
                 Evidence("rank correlation between difference in work and difference in compute time", correlation, ""),
                 Evidence(
-                    f"steps in which the {'inputs' if seen else 'ranks'} differ by more than {2 if seen else 20} %",
-                    float(np.mean(uneven > (0.02 if seen else UNSEEN))),
+                    f"steps in which the {'inputs' if seen else 'ranks'} differ by more than {wording.percent(limit)}",
+                    float(np.mean(uneven > limit)),
                     "share",
                 ),
             ),
@@ -115,24 +119,9 @@ def _moves(work: Floats) -> bool:
     return bool(heaviest.max() < 0.8 * work.shape[1])
 
 
-def spearman(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
-    """Correlation of ranks: work and time may be related in any rising way (attention grows with the square)."""
-    ranks = [_mean_ranks(x) for x in (a, b)]
-    if any(r.std() == 0 for r in ranks):
-        return 0.0
-    return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
-
-
-def _mean_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The place of each value in order; equal values share their mean place."""
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ends = np.cumsum(counts)
-    return np.asarray((ends - (counts - 1) / 2)[inverse], np.float64)
-
-
 def _of_input(facts: Facts, position: int) -> Floats:
     """Time of a rank in each step in the phases whose length depends on the input."""
-    mask = facts.work(position) & np.isin(facts.phases(position), EVEN_OUT)
+    mask = facts.work(position) & np.isin(facts.phases(position), OF_INPUT)
     return facts.per_step(position, mask & (facts.timelines[position].segments["detail"] == 0))
 
 
@@ -141,7 +130,7 @@ def _balanced(facts: Facts, position: int, durations: Ints, compute: Floats) -> 
     own = compute[position]
     factor = np.where(own > 0, compute.mean(axis=0) / np.maximum(1, own), 1.0)
     names = facts.phases(position)
-    mask = facts.work(position) & np.isin(names, EVEN_OUT)
+    mask = facts.work(position) & np.isin(names, OF_INPUT)
     at = np.flatnonzero(mask)
     starts = facts.timelines[position].segments["start"][at]
     step = np.clip(np.searchsorted(facts.attribution.start, starts, side="right") - 1, 0, len(factor) - 1)

@@ -1,3 +1,5 @@
+"""Finds loader workers that crowd on fewer CPUs than they could use."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -54,7 +56,7 @@ class WorkerAffinity(Detector):
                 Evidence("CPUs that the workers may use", float(wait.affinity), "count", facts.numbers(wait.positions)),
                 Evidence("CPUs that the run may use", float(facts.cpus), "count"),
                 Evidence("workers of the loader", float(wait.workers), "count"),
-                Evidence("the rank waits for its batch, per step", wait.mean_wait_ns / 1e6, "ms"),
+                data_waits.waiting(facts, wait),
             ),
             next=(
                 "widen the mask in worker_init_fn: os.sched_setaffinity(0, range(os.cpu_count()))",

@@ -54,7 +54,7 @@ def _timed(original: Any, agent: Agent, phase: int, is_compiling: Any) -> Any:
         except Exception as error:  # noqa: BLE001
             swallow("finding a backward's call-site", error)
             site = 0
-        cpu = thread_time_ns()
+        cpu = thread_time_ns() if agent.timing else 0
         t1 = monotonic_ns()
         try:
             return original(*args, **kwargs)
@@ -64,7 +64,7 @@ def _timed(original: Any, agent: Agent, phase: int, is_compiling: Any) -> Any:
             agent.phase = before
             try:
                 agent.micro_batches += 1
-                used = thread_time_ns() - cpu
+                used = thread_time_ns() - cpu if cpu else 0
                 agent.put(
                     t1, t2 - t1, 3, site, agent.step, agent.backward_last_enter, used, agent.backward_collectives
                 )

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from rankscope.capture.agent import Agent
 
 
+QUICK_FETCH_NS = 500_000
+
+
 class Loaders(Source):
     """DataLoader iterators on the rank; fetchers in workers, which inherit (fork) or repeat (spawn) the patches."""
 
@@ -34,6 +37,7 @@ class Loaders(Source):
         self._agent = agent
         self._patches = Patches()
         self._loaders: dict[int, tuple[weakref.ref[Any], int]] = {}
+        self._slow_fetches = True
         self._is_grad_enabled = torch.is_grad_enabled
         self._data = agent.name("data")
         base = dataloader._BaseDataLoaderIter
@@ -76,8 +80,8 @@ class Loaders(Source):
             ended = 1
             agent.fetch_cpu_ns = 0
             workers = iterator._num_workers
-            # Without workers the fetch inside measures the CPU time; a second reading would cost 0.9 µs.
-            cpu = thread_time_ns() if workers else 0
+            # Without workers the fetch inside says the CPU time.
+            cpu = thread_time_ns() if workers and agent.timing else 0
             t1 = monotonic_ns()
             try:
                 batch = original(iterator)
@@ -88,7 +92,7 @@ class Loaders(Source):
                 agent.in_next = False
                 agent.phase = before
                 try:
-                    used = thread_time_ns() - cpu if workers else agent.fetch_cpu_ns
+                    used = thread_time_ns() - cpu if cpu else agent.fetch_cpu_ns
                     agent.put(t1, t2 - t1, 20, name, agent.step, ordinal, used, flags | ended << 53)
                     agent.own_ns += t1 - t0 + monotonic_ns() - t2 + WRAPPER_NS * agent.slowness
                 except Exception as error:  # noqa: BLE001
@@ -156,14 +160,16 @@ class Loaders(Source):
         def fetch(fetcher: Any, indices: Any) -> Any:
             if agent.ended or agent.thread != get_ident():
                 return original(fetcher, indices)
-            cpu = thread_time_ns()
+            # A quick fetch does nothing but compute: asking for its CPU time would cost more than the fetch.
+            cpu = thread_time_ns() if self._slow_fetches or agent.role != "rank" else 0
             t1 = monotonic_ns()
             try:
                 return original(fetcher, indices)
             finally:
                 t2 = monotonic_ns()
                 try:
-                    used = thread_time_ns() - cpu
+                    used = thread_time_ns() - cpu if cpu else t2 - t1
+                    self._slow_fetches = t2 - t1 > QUICK_FETCH_NS
                     if agent.ring is None:
                         agent.open()
                     if agent.role != "rank":

@@ -84,7 +84,7 @@ class Modules(Source):
             values = (0, 0, 0)
         before, agent.phase = agent.phase, phase
         agent.depth = 1
-        cpu = thread_time_ns()
+        cpu = thread_time_ns() if agent.timing else 0
         t1 = monotonic_ns()
         try:
             return original(module, *args, **kwargs)
@@ -94,7 +94,8 @@ class Modules(Source):
             agent.phase = before
             try:
                 name, elements, flags = values
-                agent.put(t1, t2 - t1, 2, name, agent.step, elements, thread_time_ns() - cpu, flags)
+                used = thread_time_ns() - cpu if cpu else 0
+                agent.put(t1, t2 - t1, 2, name, agent.step, elements, used, flags)
                 agent.own_ns += t1 - t0 + monotonic_ns() - t2 + self._unseen(name)
             except Exception as error:  # noqa: BLE001
                 swallow("recording a forward", error)

@@ -61,7 +61,7 @@ class Steps(Source):
                 return
             before, agent.phase = agent.phase, self._phase
             # By optimizer: one may step inside another one's step, and a step that raises never comes to `_after`.
-            self._began[id(optimizer)] = (monotonic_ns(), thread_time_ns(), before)
+            self._began[id(optimizer)] = (monotonic_ns(), thread_time_ns() if agent.timing else 0, before)
         except Exception as error:  # noqa: BLE001
             swallow("an optimizer step begins", error)
 
@@ -81,7 +81,7 @@ class Steps(Source):
             if known is None or known[0]() is not optimizer:
                 known = self._new(optimizer)
             _, number, name = known
-            agent.put(began, end - began, 4, name, agent.step, number, thread_time_ns() - cpu, 0)
+            agent.put(began, end - began, 4, name, agent.step, number, thread_time_ns() - cpu if cpu else 0, 0)
             if self._closes(number) and not agent.explicit_steps:
                 agent.end_step(end)
             agent.own_ns += monotonic_ns() - end + 2 * WRAPPER_NS * agent.slowness

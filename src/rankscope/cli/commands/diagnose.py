@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rankscope.report.report import Report
 
 WAIT_FOR_RECORDER_S = 60.0
+"""An analysis beside the training takes seconds, of a long run tens of them."""
 
 
 class Diagnose(Command):
@@ -32,7 +33,9 @@ class Diagnose(Command):
         parser.add_argument("path", nargs="+", help="a run: its folder, id, name, or `last`")
         add_runs_dir(parser)
         parser.add_argument("--baseline", metavar="RUN", help="also compare with this run (folder, id, report.json)")
-        parser.add_argument("--world-size", type=int, metavar="N", help="ranks of the job, where files do not say it")
+        parser.add_argument(
+            "--world-size", type=int, metavar="N", help="ranks of the job (a run of rankscope knows its own)"
+        )
         add_report_options(parser)
 
     def run(self, args: argparse.Namespace) -> int:
@@ -60,7 +63,7 @@ class Diagnose(Command):
 
 
 def diagnose(run: RunDir) -> tuple[Report, Details]:
-    """Report and details of one run."""
+    """Report and details of one run, which its recorder makes where the run is going on. Raises UserError."""
     from rankscope.cli.progress import working
     from rankscope.cli.session import analyse, save
     from rankscope.store.lock import holder

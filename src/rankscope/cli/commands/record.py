@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from rankscope.cli.recording import Recording
 
 TICK_S = 0.1
+"""Between two visits to the rings, which hold some 5 s of the busiest programs."""
 ORPHAN_IDLE_NS = 5_000_000_000
-"""Alone, after the last observed process has ended."""
+"""Without a supervisor: how long to wait for another process after the last observed one has ended."""
 NOTHING_SEEN_NS = 60_000_000_000
+"""Without a supervisor: how long to wait for a first process to be observed."""
 DAEMON_NS = 2_000_000_000
 """Ranks may outlive their launcher by a moment; daemons that a script left behind are not waited for."""
 NICENESS = 10
@@ -31,7 +33,7 @@ class Record(Command):
     """Record a run that is going on, until its processes have ended (used by other commands)."""
 
     name = "record"
-    example = "rankscope record rankscope-runs/20260101-120000-ab12"
+    example = "rankscope record rankscope-runs/20260101-120000-ab12cd"
     internal = True
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -67,6 +69,7 @@ def _until_told(recording: Recording) -> bool:
 
 
 def _until_all_have_ended(recording: Recording) -> None:
+    """Record until no observed process is left and none comes any more."""
     idle_since = 0
     while True:
         now = recording.tick()

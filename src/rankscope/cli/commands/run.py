@@ -30,7 +30,7 @@ class Run(Command):
         parser.add_argument("--name", help="name of the run (default: its id)")
         add_runs_dir(parser)
         parser.add_argument("--port", type=int, help="port of the dashboard (not in this version)")
-        parser.add_argument("--no-dashboard", action="store_true", help="serve no dashboard")
+        parser.add_argument("--no-dashboard", action="store_true", help="serve no dashboard (not in this version)")
         parser.add_argument("--level", choices=LEVELS, help="how much is recorded (default: standard)")
         parser.add_argument("--budget", help="share of the step time that observation may take (default: 1%%)")
         parser.add_argument("--config", type=Path, metavar="FILE", help="a rankscope.toml")
@@ -79,11 +79,13 @@ def run_observed(args: argparse.Namespace, command: list[str], config: Config) -
 
 
 def _cannot_start(program: str, why: str, code: int) -> int:
+    """Say why in one line; the exit code of a shell in that case."""
     print(f"rankscope: cannot start {program!r}: {why}; check the command after `--`", file=sys.stderr)
     return code
 
 
 def _config(args: argparse.Namespace) -> Config:
+    """What is to be observed: options come before the file. Raises UserError."""
     config = with_file(Config(), args.config) if args.config else Config()
     if args.level:
         config = replace(config, level=args.level)
@@ -126,4 +128,5 @@ def _report(args: argparse.Namespace, run: RunDir, manifest: Manifest, code: int
 
 
 def _give_up(number: int, frame: FrameType | None) -> None:
+    """A signal during the analysis: leave as a shell would say it."""
     raise SystemExit(128 + number)

@@ -9,8 +9,8 @@ from rankscope.report.details import Details
 from rankscope.report.report import Report
 
 MAX_RANKS = 12
+"""Rows of their own; the rest of the ranks share one."""
 
-# The order of a step; each has a colour of its own in style.css. A user's phases take the extra colours in turn.
 KNOWN = (
     "data",
     "transfer",
@@ -23,7 +23,9 @@ KNOWN = (
     "logging",
     "other",
 )
+"""Phases in the order of a step; each has a colour of its own in style.css."""
 EXTRA_COLORS = 4
+"""Colours that the user's own phases take in turn."""
 
 
 @dataclass(frozen=True, slots=True)

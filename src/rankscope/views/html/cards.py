@@ -17,6 +17,8 @@ CONTEXT = 4
 
 @dataclass(frozen=True, slots=True)
 class QuotedLine:
+    """A line of source code; `guilty` is the one that the finding names."""
+
     number: int
     text: str
     guilty: bool
@@ -24,6 +26,8 @@ class QuotedLine:
 
 @dataclass(frozen=True, slots=True)
 class EvidenceRow:
+    """One measured value in words."""
+
     text: str
     ranks: str
     value: str
