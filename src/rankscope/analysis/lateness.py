@@ -79,7 +79,7 @@ def elements_per_step(facts: Facts, position: int) -> Floats:
 
 
 def cpu_per_step(facts: Facts, position: int) -> Floats:
-    """CPU time of a rank's thread in forward and backward in each step, in ns."""
+    """CPU time of a rank's thread in forward and backward in each step; 0 where it was not measured (most steps)."""
     total = np.zeros(len(facts.steps))
     for kind in (Forward, Backward):
         rows = facts.rows(kind, position)

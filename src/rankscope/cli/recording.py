@@ -22,7 +22,7 @@ from rankscope.wire.spool import Spool
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-COMMIT_EVERY_NS = 5_000_000_000
+COMMIT_EVERY_NS = 10_000_000_000
 """How long a frame stays in the spool at the most."""
 FIRST_LOOK_NS = 30_000_000_000
 """When a run is analysed for the first time; before, few have finished their warm-up."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from rankscope.analysis import timeline, wording
 from rankscope.analysis.detector import MATERIAL, MATERIAL_EVERYWHERE, CannotExamine, Detector
-from rankscope.analysis.facts import Facts, Floats, Ints
+from rankscope.analysis.facts import FEWEST_STEPS, Facts, Floats, Ints
 from rankscope.analysis.lateness import cpu_per_step, elements_per_step, lateness
 from rankscope.analysis.rank_correlation import rank_correlation
 from rankscope.base.finding import Evidence, Finding
@@ -59,7 +59,9 @@ class UnevenWork(Detector):
             # Work may differ without showing in the shapes (lengths, experts, loops): CPU time shows it all the same,
             # and unlike elapsed time it does not grow while others use the machine.
             work = np.array([cpu_per_step(facts, p) for p in range(facts.size)])
-            if not work.any() or not _moves(work):
+            measured = (work > 0).all(axis=0)
+            work, in_time = work[:, measured], in_time[:, measured]
+            if measured.sum() < FEWEST_STEPS or not _moves(work):
                 return
             difference = work - work.mean(axis=0)
             uneven = (work.max(axis=0) - work.min(axis=0)) / np.maximum(1, work.mean(axis=0))
