@@ -103,7 +103,10 @@ def test_waiting_is_never_charged_to_the_one_who_waits(builder):
             continue
         collective = int(facts.timelines[rank].segments["collective"][segment])
         if collective >= 0 and facts.matches.last_rank[rank][collective] not in (-1, rank):
-            assert piece["start"] >= facts.matches.last_enter[rank][collective]
+            entered = facts.matches.last_enter[rank][collective]
+            # Who sends is done when the message has left, and does not wait for who receives it later.
+            waits = entered <= facts.timelines[rank].segments["end"][segment]
+            assert piece["start"] >= entered or not waits
 
 
 @random_runs

@@ -29,7 +29,7 @@ def test_says_whether_what_a_line_assigns_is_given_to_a_later_call(tmp_path, lin
 
 def test_what_is_only_printed_makes_no_batch(tmp_path):
     file = tmp_path / "train.py"
-    lines = ("def main(model):", "    share = rare()", "    loss = model(1)", "    loss.backward()", "    print(f'{share}')")
+    lines = ("def main(model):", "    share = rare()", "    loss = model(1)", "    loss.backward()", "    print(share)")
     file.write_text("\n".join(lines))
 
     assert [feeds_forward(str(file), 2), feeds_forward(str(file), 2, frozenset({3, 4}))] == [False, False]

@@ -11,12 +11,14 @@ import numpy as np
 from rankscope.analysis import timeline
 from rankscope.analysis.activities import builds_dataset
 from rankscope.analysis.detector import MATERIAL, MATERIAL_EVERYWHERE, worst_ranks
-from rankscope.analysis.facts import Facts, Mask
+from rankscope.analysis.facts import Facts, Ints, Mask
 from rankscope.analysis.hot_code import HotPlace, hot_place, hot_place_of_workers, samples_in
 from rankscope.analysis.tables import Rows, column
 from rankscope.base.finding import Evidence
 from rankscope.records.loading import BatchWait, Fetch, LoaderStart
 
+STARVED = 0.5
+"""Share of the waiting during which a worker must be making a batch before its making is blamed."""
 MAIN_PROCESS_SHARE = 0.15
 """A loader without workers always costs its collate; less than this share is how small models are trained every day."""
 IO_WORDS = re.compile(
@@ -52,6 +54,8 @@ class DataWait:
     """Its class; empty where no loader was seen."""
     restart_share: float
     """Of the waiting, what was the first batch of an iterator with new workers or its start."""
+    starved_share: float
+    """Of the waiting, what passed while a worker was making a batch."""
     iterators: int
     """Iterators that began with new workers or a new dataset."""
     cpu_share: float | None
@@ -105,6 +109,7 @@ def _assess(facts: Facts) -> DataWait:
         workers=workers,
         dataset=dataset,
         restart_share=restart,
+        starved_share=_starved(facts, positions, workers),
         iterators=iterators,
         cpu_share=cpu_share,
         mean_wait_ns=mean_wait,
@@ -125,6 +130,8 @@ def _with_cause(facts: Facts, wait: DataWait) -> DataWait:
         return wait
     if wait.restart_share >= 0.5 and wait.iterators >= 2:
         cause = "loader-worker-restart"
+    elif wait.workers and wait.starved_share < STARVED:
+        return wait  # the batches were there: taking them over is slow, and that is not the loader's fault
     elif wait.workers > 1 and wait.affinity is not None and (wait.cpu_share or 0) > 0.0:
         cause = "worker-affinity"
     elif _is_storage(wait):
@@ -137,6 +144,41 @@ def _with_cause(facts: Facts, wait: DataWait) -> DataWait:
 def _rows(facts: Facts, kind: type[BatchWait] | type[LoaderStart], positions: tuple[int, ...]) -> Rows:
     parts = [facts.rows(kind, p) for p in positions]
     return np.concatenate(parts) if parts else facts.tables.of(kind)[:0]
+
+
+def _starved(facts: Facts, positions: tuple[int, ...], workers: int) -> float:
+    """Share of the waiting during which a worker of the rank was making a batch; 1 without workers.
+
+    A rank may also wait while batches lie ready: to take one over costs the rank and the worker CPU time.
+    """
+    if not workers:
+        return 1.0
+    waited = busy = 0.0
+    for p in positions:
+        waits = facts.rows(BatchWait, p)
+        rows = facts.tables.of(Fetch)
+        rows = rows[np.isin(rows["process"], facts.ranks[p].workers)]
+        starts = rows["time_ns"].astype(np.int64)
+        ends = starts + rows["duration_ns"].astype(np.int64)
+        begin = waits["time_ns"].astype(np.int64)
+        end = begin + waits["duration_ns"].astype(np.int64)
+        waited += float((end - begin).sum())
+        busy += float((_covered(starts, ends, end) - _covered(starts, ends, begin)).sum())
+    return _ratio(busy, waited) or 0.0
+
+
+def _covered(starts: Ints, ends: Ints, times: Ints) -> Ints:
+    """How much of the time before each moment lies in at least one interval; `starts` rise."""
+    if not len(starts):
+        return np.zeros(len(times), np.int64)
+    until = np.maximum.accumulate(ends)
+    fresh = np.append(True, starts[1:] > until[:-1])
+    begin = starts[fresh]
+    finish = until[np.append(np.flatnonzero(fresh)[1:] - 1, len(starts) - 1)]
+    before = np.append(0, np.cumsum(finish - begin))
+    at = np.searchsorted(begin, times, side="right") - 1
+    inside = np.clip(times - begin[np.maximum(at, 0)], 0, (finish - begin)[np.maximum(at, 0)])
+    return np.where(at >= 0, before[np.maximum(at, 0)] + inside, 0)
 
 
 def _rebuilding_ns(facts: Facts, position: int) -> float:

@@ -112,7 +112,7 @@ def hot_place_of_workers(facts: Facts, position: int) -> HotPlace | None:
 
 def _in_worker_loop(stack: Stack) -> bool:
     """Whether a loader worker makes a batch or waits for the next order; false while it starts."""
-    return any(f.file.endswith("_utils/fetch.py") or f.file.endswith("_utils/worker.py") for f in stack.frames)
+    return any(f.file.endswith("_utils/fetch.py") for f in stack.frames)
 
 
 def _below_fetch(stack: Stack) -> tuple[Place, ...]:

@@ -187,10 +187,22 @@ def _tails(timeline: Timeline, lines: list[NDArray[np.int64]]) -> None:
     # Its record may be lost: then it is not known what the wait is for.
     index = np.where(enters[at] == last[has], at, -1) if len(enters) else np.full(len(has), -1)
     ends = (backwards["time_ns"] + backwards["duration_ns"])[has].astype(np.int64)
+    start = np.minimum(_after_hook(timeline, last[has]), ends)
     n = len(has)
     phase, kind = np.full(n, timeline.phase_id(COMMUNICATION)), np.full(n, Backward.code)
-    columns = [last[has], ends, phase, kind, has, index, np.zeros(n)]
+    columns = [start, ends, phase, kind, has, index, np.zeros(n)]
     lines.append(np.stack([np.asarray(c, np.int64) for c in columns], axis=1))
+
+
+def _after_hook(timeline: Timeline, times: Ints) -> Ints:
+    """Moments moved to the end of the communication hook that they lie in."""
+    hooks = timeline.rows[CommunicationCode.code]
+    if not len(hooks):
+        return times
+    starts = hooks["time_ns"].astype(np.int64)
+    ends = starts + hooks["duration_ns"].astype(np.int64)
+    at = np.maximum(np.searchsorted(starts, times, side="right") - 1, 0)
+    return np.where((starts[at] <= times) & (times < ends[at]), ends[at], times)
 
 
 def _mark_waits(timeline: Timeline, spans: NDArray[np.int64]) -> None:

@@ -19,6 +19,13 @@ REQUEST = struct.Struct("<BBBxI48x")
 QUEUES_AT = 4 + 48 + 4
 QUEUES = struct.Struct("<IIII")
 """bytes to be read, bytes to be sent, user, inode: in a `struct inet_diag_msg`."""
+ATTRIBUTES_AT = 72
+ATTRIBUTE = struct.Struct("<HH")
+TCP_INFO = 2
+NOT_SENT_AT = 144
+"""`tcpi_notsent_bytes` in a `struct tcp_info`: without what is sent and only waits for its acknowledgement, which a
+receiver may delay by 40 ms."""
+COUNT = struct.Struct("<I")
 
 
 class Sockets:
@@ -61,7 +68,7 @@ def _netlink() -> socket.socket:
 
 def _established(netlink: socket.socket, family: int) -> Iterator[tuple[int, int, int]]:
     """(bytes unread, bytes unsent, inode) of every established connection of one address family."""
-    request = REQUEST.pack(family, socket.IPPROTO_TCP, 0, 1 << ESTABLISHED)
+    request = REQUEST.pack(family, socket.IPPROTO_TCP, 1 << (TCP_INFO - 1), 1 << ESTABLISHED)
     netlink.send(HEADER.pack(HEADER.size + len(request), SOCK_DIAG_BY_FAMILY, REQUEST_DUMP, 0, 0) + request)
     while True:
         data = netlink.recv(1 << 16)
@@ -73,8 +80,22 @@ def _established(netlink: socket.socket, family: int) -> Iterator[tuple[int, int
             if kind == ERROR:
                 raise OSError("the kernel has no sock_diag")
             unread, unsent, _, inode = QUEUES.unpack_from(data, at + HEADER.size + QUEUES_AT)
-            yield unread, unsent, inode
+            waiting = _not_sent(data, at + HEADER.size + ATTRIBUTES_AT, at + length)
+            yield unread, unsent if waiting is None else waiting, inode
             at += (length + 3) & ~3
+
+
+def _not_sent(data: bytes, at: int, end: int) -> int | None:
+    """Bytes of a connection that have not been sent at all; None where the kernel does not say."""
+    while at + ATTRIBUTE.size <= end:
+        length, kind = ATTRIBUTE.unpack_from(data, at)
+        if length < ATTRIBUTE.size:
+            return None
+        if kind == TCP_INFO and length >= ATTRIBUTE.size + NOT_SENT_AT + COUNT.size:
+            (count,) = COUNT.unpack_from(data, at + ATTRIBUTE.size + NOT_SENT_AT)
+            return int(count)
+        at += (length + 3) & ~3
+    return None
 
 
 def _inodes(pid: int) -> list[int]:
