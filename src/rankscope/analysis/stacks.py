@@ -92,6 +92,8 @@ def is_user(file: str) -> bool:
     if "/rankscope/capture/" in file or file.startswith("<"):
         return False
     version = f"python{sys.version_info.major}."
+    if f"/lib64/{version}" in file:
+        return False
     return f"/lib/{version}" not in file and not file.startswith(sys.prefix + "/lib/python")
 
 

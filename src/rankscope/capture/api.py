@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from time import monotonic_ns, thread_time_ns
 from typing import Any
 
 from rankscope.base.guard import guard
+from rankscope.base.rundir import ENV_OFF
 from rankscope.capture import boot, deep, observer, standalone
 from rankscope.capture.agent import Agent
 from rankscope.capture.config import Config, from_environment, with_file, with_values
@@ -26,6 +28,8 @@ def start(name: str | None = None, config: str | Path | Mapping[str, Any] | None
     """
     base = from_environment()
     settings = _configured(base or Config(), config)
+    if os.environ.get(ENV_OFF):
+        return None
     agent = observer.current()
     if agent is not None:
         if config is not None:

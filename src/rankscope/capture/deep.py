@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from rankscope.capture.agent import Agent
 
 FIRST_STEPS = 3
+CALLS_OF_A_FIRST_STEP = 16
+"""Root calls (models, losses, micro-batches) that may belong to step 0, which is recorded deeply."""
 SAMPLE = 4096
 
 
@@ -31,6 +33,7 @@ class DeepRecorder:
         self._chosen: set[int] = set()
         self._classes: dict[type, int] = {}
         self._children = 0
+        self._calls = 0
         self.on = False
         """Whether calls of inner modules have to come here at all."""
         agent.on_step.append(self._next_step)
@@ -65,13 +68,20 @@ class DeepRecorder:
         self._next_step()
 
     def _next_step(self) -> None:
-        agent, step = self._agent, self._agent.step
+        agent = self._agent
+        # A process that only serves ends no step: its calls count instead.
+        step = agent.step or max(0, self._calls - CALLS_OF_A_FIRST_STEP)
         level = agent.config.level
         if level == "standard":
             agent.deep = (step <= FIRST_STEPS or step & (step - 1) == 0) and not agent.governor.notch
         else:
             agent.deep = level == "deep"
         self.on = agent.deep or (bool(self._chosen) and not agent.governor.notch)
+
+    def called(self) -> None:
+        """A root module has been called before any step has ended."""
+        self._calls += 1
+        self._next_step()
 
     def call(self, original: Any, module: Any, args: Any, kwargs: Any) -> Any:
         """Call `original(module, ...)` and record it."""

@@ -73,9 +73,12 @@ def _start_ticks(pid: int) -> int:
 
 def _start_recorder(run: RunDir) -> None:
     environment = {**os.environ, ENV_OFF: "1"}
+    # Not `-m`: it would put the program's own folder first on the path, and a `json.py` there in place of Python's.
+    package = str(Path(__file__).resolve().parents[2])
+    start = f"import sys; sys.path.pop(0); sys.path.append({package!r}); from rankscope.cli.main import main; main()"
     with run.recorder_log.open("ab") as log:
         subprocess.Popen(
-            [sys.executable, "-m", "rankscope", "record", str(run.root)],
+            [sys.executable, "-c", start, "record", str(run.root)],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True,
         )  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import signal
 
 import numpy as np
 
@@ -89,17 +90,18 @@ def _fingerprint(facts: Facts, manifest: Manifest) -> str:
 
 def _exits(facts: Facts, manifest: Manifest) -> tuple[Exit, ...]:
     """How each rank ended, as far as it said so itself; of a single process, what the command's exit code says."""
-    exits = []
+    code = manifest.exit_code
+    if facts.world_size <= 1 and code is not None:
+        name = signal.Signals(-code).name if code < 0 else None
+        return tuple(Exit(rank.rank, code if code >= 0 else None, name) for rank in facts.ranks)
     rows = facts.tables.of(Goodbye)
+    exits = []
     for rank in facts.ranks:
         mine = rows[rows["process"] == rank.pid]
-        if len(mine):
-            code: int | None = 1 if int(column(mine, Goodbye, "exception")[-1]) else 0
-        elif facts.world_size <= 1 and manifest.exit_code is not None:
-            code = manifest.exit_code if manifest.exit_code >= 0 else None
-        else:
-            code = None
-        exits.append(Exit(rank.rank, code))
+        raised = len(mine) and int(column(mine, Goodbye, "exception")[-1])
+        # Who said goodbye may still have left with a code of its own, when the command as a whole did not end with 0.
+        known = 1 if raised else 0 if len(mine) and code == 0 else None
+        exits.append(Exit(rank.rank, known))
     return tuple(exits)
 
 
@@ -131,7 +133,29 @@ def _not_examined(facts: Facts, manifest: Manifest, examination: Examination) ->
     missing = [NotExamined(x.detector, x.needs, x.why) for x in examination.not_examined]
     if not facts.enough:
         missing.insert(0, NotExamined(STEP_TIME, "finished steps", _why_no_steps(facts, manifest)))
-    return tuple(missing)
+    if facts.tables.skipped_steps:
+        why = f"{facts.tables.skipped_steps} steps in the middle of the run were not read: the newest ones were"
+        missing.append(NotExamined(STEP_TIME, "all steps", why))
+    return (*missing, *_capture_problems(facts))
+
+
+def _capture_problems(facts: Facts) -> tuple[NotExamined, ...]:
+    """What rankscope itself could not do in the ranks."""
+    found: dict[str, NotExamined] = {}
+    rows = facts.tables.of(Goodbye)
+    for rank in facts.ranks:
+        for source, why in rank.process.sources_off.items():
+            found.setdefault(source, NotExamined(f"source {source}", source, why))
+        mine = rows[rows["process"] == rank.pid]
+        count = int(column(mine, Goodbye, "swallowed")[-1]) if len(mine) else 0
+        if count:
+            texts = facts.tables.names.get(rank.pid, {}).values()
+            last = next((text for text in texts if text.startswith("swallowed: ")), "")
+            why = (
+                f"{count} errors of rankscope were kept from the program; the last: {last.removeprefix('swallowed: ')}"
+            )
+            found.setdefault("capture", NotExamined("capture", "hooks without errors", why))
+    return tuple(found.values())
 
 
 def _why_no_steps(facts: Facts, manifest: Manifest) -> str:
@@ -153,7 +177,8 @@ def _clock(facts: Facts) -> Clock:
 
 def _overhead(facts: Facts, manifest: Manifest) -> Overhead:
     share, method = measure_overhead(facts)
-    return Overhead(share, manifest.budget, method)
+    lowered = {rank.process.level for rank in facts.ranks if "lowered" in rank.process.level}
+    return Overhead(share, manifest.budget, "; ".join([method, *sorted(lowered)]))
 
 
 def _lost(facts: Facts) -> Lost:

@@ -25,6 +25,7 @@ from rankscope.report.source_lines import read_source
 CONTEXT_LINES = 4
 """Lines kept before and after a place that a finding names."""
 MAX_SPANS = 3000
+"""Of one drawing; each rank has its share, and what comes after it in the step is left out."""
 """Of one step, over all ranks, so that the page stays small."""
 
 
@@ -64,7 +65,7 @@ def _timeline(facts: Facts, index: int, label: Literal["slowest", "typical"]) ->
         low = int(np.searchsorted(segments["end"], begin, side="right"))
         high = int(np.searchsorted(segments["start"], end))
         for at in range(low, high):
-            if len(spans) >= MAX_SPANS:
+            if at - low >= MAX_SPANS // facts.size:
                 break
             start, stop = max(int(segments["start"][at]), begin), min(int(segments["end"][at]), end)
             phase = own.phases[int(segments["phase"][at])]

@@ -96,6 +96,8 @@ class Modules(Source):
                 name, elements, flags = values
                 used = thread_time_ns() - cpu if cpu else 0
                 agent.put(t1, t2 - t1, 2, name, agent.step, elements, used, flags)
+                if not agent.step:
+                    self._deep.called()
                 agent.own_ns += t1 - t0 + monotonic_ns() - t2 + self._unseen(name)
             except Exception as error:  # noqa: BLE001
                 swallow("recording a forward", error)
