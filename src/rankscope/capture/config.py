@@ -22,7 +22,7 @@ class Config:
     ring_folders: tuple[str, ...] = ()
     level: str = "standard"
     """`light`: steps, phases, batches and collectives (without call-site and shapes). `standard`: also call-sites,
-    20 stack samples a second, and steps 0 to 3, 4, 8, 16, ... module by module. `deep`: every step module by module,
+    20 stack samples a second, and steps 0 to 3, 4, 16, 64, ... module by module. `deep`: every step module by module,
     40 samples a second, and no budget is enforced."""
     budget: float = 0.01
     """Share of the step time that observation may take; above it the governor lowers the level of detail."""

@@ -17,13 +17,17 @@ if TYPE_CHECKING:
 FIRST_STEPS = 3
 CALLS_OF_A_FIRST_STEP = 16
 """Root calls (models, losses, micro-batches) that may belong to step 0, which is recorded deeply."""
-SAMPLE = 4096
+SAMPLE = 1024
+
+
+def _power_of_four(step: int) -> bool:
+    return step & (step - 1) == 0 and step.bit_length() % 2 == 1
 
 
 class DeepRecorder:
     """Records one call of a module inside a root module; a step is deep on all ranks or on none.
 
-    Deep are steps 0 to 3 and then steps whose number doubles (4, 8, 16, ...): the same on all ranks without talking.
+    Deep are steps 0 to 3 and then powers of four (4, 16, 64, ...): the same on all ranks without talking.
     Modules whose path matches `Config.modules` are recorded on every step.
     """
 
@@ -73,7 +77,7 @@ class DeepRecorder:
         step = agent.step or max(0, self._calls - CALLS_OF_A_FIRST_STEP)
         level = agent.config.level
         if level == "standard":
-            agent.deep = (step <= FIRST_STEPS or step & (step - 1) == 0) and not agent.governor.notch
+            agent.deep = (step <= FIRST_STEPS or _power_of_four(step)) and not agent.governor.notch
         else:
             agent.deep = level == "deep"
         self.on = agent.deep or (bool(self._chosen) and not agent.governor.notch)

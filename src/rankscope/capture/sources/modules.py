@@ -35,6 +35,7 @@ class Modules(Source):
 
         self._patches = Patches()
         self._agent = agent
+        self._without_parameters: dict[int, weakref.ref[Any]] = {}
         self._models: dict[int, tuple[weakref.ref[Any], int, int]] = {}
         self._model_ids: dict[int, tuple[weakref.ref[Any], int]] = {}
         self._model_counts: dict[str, int] = {}
@@ -74,6 +75,9 @@ class Modules(Source):
 
     def _root_call(self, original: Any, phase: int, module: Any, args: Any, kwargs: Any) -> Any:
         agent = self._agent
+        bare = self._without_parameters.get(id(module))
+        if bare is not None and bare() is module:
+            return original(module, *args, **kwargs)  # a loss or an activation: its record would cost more than it
         t0 = monotonic_ns()
         try:
             if agent.ring is None:
@@ -133,6 +137,8 @@ class Modules(Source):
     def _new(self, module: Any) -> tuple[weakref.ref[Any], int, int]:
         """A name for each model object, whatever wraps it; and the paths of its modules."""
         inner = _unwrapped(module)
+        if next(inner.parameters(), None) is None:
+            self._without_parameters[id(module)] = weakref.ref(module)
         known = self._model_ids.get(id(inner))
         if known is None or known[0]() is not inner:
             kind = type(inner).__name__
