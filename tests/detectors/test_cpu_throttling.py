@@ -11,6 +11,7 @@ from rankscope.testing.host import Host
 from rankscope.testing.known_runs import BASE, known_run
 
 QUOTA = "CPU quota of the container or job"
+SIGNALS = "a process that sends SIGSTOP"
 
 
 def test_names_the_rank_that_a_quota_holds():
@@ -21,7 +22,7 @@ def test_names_the_rank_that_a_quota_holds():
 
 def test_names_the_rank_that_is_stopped_again_and_again():
     assert found_by(CpuThrottling, known_run("rank 1 stopped now and then")) == [
-        Named("cpu-throttling", "warning", (1,), False, None, QUOTA, None, pytest.approx(0.494, abs=0.002))
+        Named("cpu-throttling", "warning", (1,), False, None, SIGNALS, None, pytest.approx(0.494, abs=0.002))
     ]
 
 

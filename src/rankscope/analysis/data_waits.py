@@ -246,10 +246,10 @@ def _first_touch(facts: Facts, positions: tuple[int, ...], fetches: Rows) -> flo
 def _is_storage(wait: DataWait) -> bool:
     """The fetches wait instead of computing, and what they wait in reads from somewhere (or only the first time)."""
     hot = wait.hot
-    blocked = (wait.cpu_share is not None and wait.cpu_share < MOSTLY_WAITS) or (
-        wait.cpu_share is None and hot is not None and hot.blocked >= MOSTLY_WAITS
-    )
-    if not blocked:
+    if wait.cpu_share is not None and wait.cpu_share >= MOSTLY_WAITS:
+        return False
+    # Little CPU time may also mean that it got no CPU: the kernel says at each sample whether it wanted one.
+    if hot is not None and hot.blocked < MOSTLY_WAITS:
         return False
     if wait.first_touch is not None and wait.first_touch > CACHED_LATER:
         return True

@@ -76,10 +76,12 @@ def _user_functions(facts: Facts, position: int) -> dict[Code, FunctionTime]:
         place = _responsible(facts, stack, int(state.state[index]), bool(state.hook[index]), phase)
         if place is None:
             continue
-        entry = found.get(place.code)
+        outer = next((f for f in stack.user if f.code not in facts.activities.loop), place)
+        # Between the phases all that one call of the loop does is one thing, however many functions it is made of.
+        code = outer.code if phase == timeline.OTHER else place.code
+        entry = found.get(code)
         if entry is None:
-            outer = next((f for f in stack.user if f.code not in facts.activities.loop), place)
-            entry = found[place.code] = FunctionTime(place, outer.function)
+            entry = found[code] = FunctionTime(place, outer.function)
         entry.ns += float(samples.weight_ns[index]) * scale
         entry.samples += 1
         entry.blocked += int(state.state[index]) == BLOCKED
@@ -102,6 +104,8 @@ def _responsible(facts: Facts, stack: Stack, state: int, hook: bool, phase: str)
     if any(f.function.rpartition(".")[2] in MODES for f in user):
         return None  # an operator, carried out by a mode of the user's: a device of a kind
     leaf_in_torch = "/torch/" in stack.frames[-1].file
+    # A comprehension or a lambda is a part of the function that it stands in.
+    user = tuple(f for f in user if not f.function.endswith(">") or f.function == "<module>") or user
     if hook:
         return user[-1]
     if leaf_in_torch:

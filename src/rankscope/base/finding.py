@@ -34,8 +34,11 @@ class Cost:
     def __post_init__(self) -> None:
         for name in ("ms_per_step", "share", "recoverable_share"):
             value = getattr(self, name)
-            if value is not None and not math.isfinite(value):
+            if value is None:
+                continue
+            if not math.isfinite(value):
                 raise ValueError(f"cost.{name} is {value}; write None for what is not known")
+            object.__setattr__(self, name, float(value))  # numpy's numbers are no JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +53,9 @@ class Evidence:
     ranks: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.value is not None and not math.isfinite(self.value):
-            object.__setattr__(self, "value", None)
+        if self.value is not None:
+            object.__setattr__(self, "value", float(self.value) if math.isfinite(self.value) else None)
+        object.__setattr__(self, "ranks", tuple(int(rank) for rank in self.ranks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,11 @@ class Finding:
             raise ValueError(f"finding {self.cause} has no evidence; a finding without a measured value is not shown")
         if self.severity not in SEVERITIES:
             raise ValueError(f"severity {self.severity!r} is none of {', '.join(SEVERITIES)}")
+        object.__setattr__(self, "confidence", float(self.confidence))
+        object.__setattr__(self, "ranks", tuple(int(rank) for rank in self.ranks))
+        for name in ("first_step", "last_step"):
+            step = getattr(self, name)
+            object.__setattr__(self, name, int(step) if step is not None else None)
         if not 0 <= self.confidence <= 1:
             raise ValueError(f"confidence {self.confidence} is not between 0 and 1")
         if self.cause in CAUSES or not self.kind:

@@ -93,6 +93,8 @@ def parse_budget(text: str | float, where: str = "budget") -> float:
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
+    if path.exists() and not path.is_file():
+        raise UserError(f"{path}: is no file; give a rankscope.toml")
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:

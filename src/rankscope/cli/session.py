@@ -124,6 +124,10 @@ def save(run: RunDir, report: Report, details: Details) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write a file whole or not at all. Raises OSError."""
+    if path.exists() and not path.is_file():  # a device or a pipe is written to, never replaced
+        with path.open("w", encoding="utf-8") as stream:
+            stream.write(text)
+        return
     temporary = path.with_name(path.name + f".{os.getpid()}.tmp")
     try:
         temporary.write_text(text, encoding="utf-8")

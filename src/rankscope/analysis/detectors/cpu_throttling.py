@@ -47,6 +47,8 @@ class CpuThrottling(Detector):
         if gain < MATERIAL:
             return
         who = wording.ranks(facts, positions)
+        quota = any((times[p].throttled or 0.0) >= (times[p].stopped or 0.0) for p in positions)
+        by = "a CPU quota" if quota else "signals (SIGSTOP)"
         evidence = []
         for p in positions:
             throttled, stopped = times[p].throttled, times[p].stopped
@@ -61,18 +63,20 @@ class CpuThrottling(Detector):
             cause=self.name,
             severity="warning",
             confidence=0.9,
-            title=f"{who}: stopped by a CPU quota {wording.percent(float(lost[list(positions)].max()))} of the time",
+            title=f"{who}: stopped by {by} {wording.percent(float(lost[list(positions)].max()))} of the time",
             ranks=facts.numbers(positions),
             all_ranks=len(positions) == facts.size,
             phase=None,
-            component="CPU quota of the container or job",
+            component="CPU quota of the container or job" if quota else "a process that sends SIGSTOP",
             location=None,
             first_step=int(facts.steps[0]),
             last_step=int(facts.steps[-1]),
             cost=wording.cost(facts, float(lost[list(positions)].max()) * facts.span_ns, gain),
             evidence=tuple(evidence),
             next=(
-                "raise or remove the CPU limit of the container",
+                "raise or remove the CPU limit of the container"
+                if quota
+                else "find what stops it: a limiter, a debugger",
                 "use no more threads and workers than the quota has CPUs",
             ),
         )

@@ -47,6 +47,7 @@ class LoaderWorkerRestart(Detector):
         first = facts.rows(LoaderStart, wait.positions[0])
         site = column(first, LoaderStart, "site")
         place = facts.place(wait.positions[0], int(site[-1])) if len(site) else None
+        what = "loader workers start" if wait.workers else "the dataset is built"
         per_restart = wait.ns / max(1, wait.iterators)
         evidence = [
             Evidence("of the waiting for batches is the start of new workers", wait.restart_share, "share"),
@@ -56,8 +57,9 @@ class LoaderWorkerRestart(Detector):
                 "count",
                 facts.numbers(wait.positions),
             ),
-            Evidence("different worker processes", float(len(pids)), "count"),
         ]
+        if pids:
+            evidence.append(Evidence("different worker processes", float(len(pids)), "count"))
         if len(starts):
             evidence.append(
                 Evidence(
@@ -68,11 +70,12 @@ class LoaderWorkerRestart(Detector):
             cause=self.name,
             severity="warning",
             confidence=0.9,
-            title=f"{who}: loader workers start anew each epoch, {wording.ms(per_restart)} a time{wording.at(place)}",
+            title=f"{who}: {what} anew each epoch, {wording.ms(per_restart)} a time{wording.at(place)}",
             ranks=facts.numbers(wait.positions),
             all_ranks=len(wait.positions) == facts.size,
             phase="data",
-            component="DataLoader workers" + (f" of {wait.dataset}" if wait.dataset else ""),
+            component=("DataLoader workers of " if wait.workers else "DataLoader of ")
+            + (wait.dataset or "the dataset"),
             location=wording.location(place),
             first_step=int(facts.steps[0]),
             last_step=int(facts.steps[-1]),
