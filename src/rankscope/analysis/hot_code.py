@@ -13,6 +13,10 @@ from rankscope.analysis.facts import Facts
 from rankscope.analysis.sample_state import BLOCKED, States, states_of
 from rankscope.analysis.stacks import Code, Place, Stack, hottest, innermost_user, is_user
 
+OUTSIDE = 0.2
+"""Share of the samples below the training loop's own lines from which on these are not named: Python code shorter than
+the interpreter's switch interval (5 ms) is mostly met where it ends, which may be a line of the loop."""
+
 
 @dataclass(frozen=True, slots=True)
 class HotPlace:
@@ -74,7 +78,7 @@ def hot_place(
         component = next((f for f in samples.stack[index].user if f.code not in facts.activities.loop), place)
         outer.setdefault(place.code, Counted())[component.function] += 1
     outside_loop = [(p, w) for p, w in places if p.code not in loop]
-    best = hottest(outside_loop if _weight(outside_loop) >= 0.5 * _weight(places) else places)
+    best = hottest(outside_loop if _weight(outside_loop) >= OUTSIDE * _weight(places) else places)
     if best is None:
         return None
     place, _ = best

@@ -50,7 +50,8 @@ def states_of(tables: Tables, pid: int, samples: Samples) -> States:
     letter = column(rows, StackSample, "state").astype(np.int64)
     # The sampler holds the interpreter lock now: a thread that runs all the same does not need it, it was the sampler
     # that waited for a CPU.
-    waited = (late >= _without_lock_ns(late[~in_python])) & (letter != ord("R"))
+    limit = np.where(letter == 0, _without_lock_ns(late[~in_python]), PYTHON_LATE_NS)
+    waited = (late >= limit) & (letter != ord("R"))
     state[waited & in_python] = PYTHON
     asleep = np.isin(letter, [ord(x) for x in "SD"]) & ~waited
     following = np.append(share[1:], share[-1:]) if len(share) else share
