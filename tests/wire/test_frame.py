@@ -29,7 +29,7 @@ frames = st.builds(
 
 
 @given(frames)
-@settings(max_examples=100)
+@settings(max_examples=100, deadline=None)
 def test_a_frame_comes_back_as_it_was(frame):
     assert decode(encode(frame)) == frame
 

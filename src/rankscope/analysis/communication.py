@@ -177,6 +177,21 @@ def latency_ns(facts: Facts) -> float:
     return float(np.percentile(everything, 5)) if len(everything) else 0.0
 
 
+def small_share(facts: Facts) -> float:
+    """Share of the transfer time of all ranks that went into small messages."""
+    small = whole = 0.0
+    for p in range(facts.size):
+        own = facts.timelines[p]
+        if not len(own.collectives):
+            continue
+        of = np.maximum(own.segments["collective"].astype(np.int64), 0)
+        lengths = own.durations() - _waiting_ns(facts, p)
+        mask = transfers(facts, p)
+        whole += float(lengths[mask].sum())
+        small += float(lengths[mask & (own.collectives["b"][of] <= SMALL_BYTES)].sum())
+    return small / whole if whole else 0.0
+
+
 def calls_per_step(facts: Facts) -> float:
     """Collectives of one rank in a step."""
     return len(facts.rows(Collective, 0)) / max(1, len(facts.steps))

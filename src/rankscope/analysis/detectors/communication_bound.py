@@ -50,6 +50,8 @@ class CommunicationBound(Detector):
         own = [communication.transfer_ns(facts, p) for p in range(facts.size)]
         if min(own) < 0.5 * max(own):
             return  # one rank's path: slow-link
+        if communication.small_share(facts) > 0.5:
+            return  # many small calls, not much data: tiny-collectives
         latency = communication.latency_ns(facts)
         count = communication.calls_per_step(facts)
         # Mostly the fixed cost of a call: the steps are too small to say anything about the network.
