@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,14 +58,19 @@ class Stranger:
 
 
 def strangers(facts: Facts) -> list[Stranger]:
-    """Processes outside of the run that used at least a twentieth of a CPU, busiest first."""
+    """Processes outside of the run that used at least a twentieth of a CPU, busiest first.
+
+    A reading says what each used since the reading before; those that began before the window do not count.
+    """
+    series = {key: facts.counter(*key) for key in facts.counter_names() if key[0].startswith("other:")}
+    times = sorted({t for s in series.values() for t in s.time_ns.tolist()})
+    covered = {b: b - a for a, b in itertools.pairwise(times) if a >= facts.begin and a < facts.end}
+    whole = sum(covered.values())
     found: dict[int, tuple[str, float]] = {}
-    for name, pid in facts.counter_names():
-        if name.startswith("other:"):
-            series = facts.counter(name, pid)
-            inside = (series.time_ns >= facts.begin) & (series.time_ns <= facts.end)
-            used = float(series.value[inside].sum()) / facts.span_ns if facts.span_ns else 0.0
-            found[pid] = (name[6:], found.get(pid, ("", 0.0))[1] + used)
+    for (name, pid), readings in series.items():
+        inside = np.isin(readings.time_ns, list(covered))
+        used = float(readings.value[inside].sum()) / whole if whole else 0.0
+        found[pid] = (name[6:], found.get(pid, ("", 0.0))[1] + used)
     busy = [Stranger(pid, name, cpus) for pid, (name, cpus) in found.items() if cpus >= 0.05]
     return sorted(busy, key=lambda s: -s.cpus)
 
