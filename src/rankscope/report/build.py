@@ -92,7 +92,7 @@ def _exits(facts: Facts, manifest: Manifest) -> tuple[Exit, ...]:
     """How each rank ended, as far as it said so itself; of a single process, what the command's exit code says."""
     code = manifest.exit_code
     if facts.world_size <= 1 and code is not None:
-        name = signal.Signals(-code).name if code < 0 else None
+        name = _signal_name(-code) if code < 0 else None
         return tuple(Exit(rank.rank, code if code >= 0 else None, name) for rank in facts.ranks)
     rows = facts.tables.of(Goodbye)
     exits = []
@@ -103,6 +103,14 @@ def _exits(facts: Facts, manifest: Manifest) -> tuple[Exit, ...]:
         known = 1 if raised else 0 if len(mine) and code == 0 else None
         exits.append(Exit(rank.rank, known))
     return tuple(exits)
+
+
+def _signal_name(number: int) -> str:
+    """`SIGKILL`; of a real-time signal, which has no name of its own, its number."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def _step(facts: Facts) -> Step:
