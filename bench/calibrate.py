@@ -110,7 +110,7 @@ def observe(step: Any, folder: Path, sample_hz: float) -> tuple[tuple[float, flo
         reader = RingReader(path)
         news, _ = reader.read()
         for _, rows in news:
-            own += [int(row["c"]) for row in rows[rows["kind"] == Step.code]][5:]
+            own += [int(row["c"]) for row in rows[rows["kind"] == Step.code] if row["c"]][1:]
         reader.close()
         path.unlink()
     return cost, own

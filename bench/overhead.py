@@ -1,7 +1,10 @@
 """What observation costs: the same training bare and observed, in turn, and TraceML on it for comparison.
 
-    python bench/overhead.py            about 25 minutes
+    python bench/overhead.py            about 30 minutes
     python bench/overhead.py --quick    about 3 minutes, for a look; its numbers are noise
+
+Where a process's memory lies moves its speed by several percent, for all of its steps: many short pairs say more than
+few long ones.
 
 Ends with 1 where a number of docs/overhead.md is missed.
 """
@@ -43,8 +46,8 @@ class Measured:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="2 pairs of short runs, nothing written")
-    parser.add_argument("--pairs", type=int, default=5, help="pairs of bare and observed runs (default: 5)")
-    parser.add_argument("--seconds", type=float, default=15.0, help="training time of a run (default: 15)")
+    parser.add_argument("--pairs", type=int, default=12, help="pairs of bare and observed runs (default: 12)")
+    parser.add_argument("--seconds", type=float, default=6.0, help="training time of a run (default: 6)")
     parser.add_argument("--sizes", type=int, nargs="+", default=sorted(LIMITS), choices=sorted(LIMITS), metavar="MS")
     parser.add_argument("--no-traceml", action="store_true", help="leave TraceML out")
     args = parser.parse_args()

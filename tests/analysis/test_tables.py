@@ -47,15 +47,15 @@ def test_a_stored_run_is_read_back_whole(tmp_path):
 
 def test_fields_are_cut_out_of_their_words():
     writer = Writer(Process(7))
-    writer.put(Forward, 5, 9, 3, name="Net", elements=12, cpu_ns=4, model="Net#1", training=1, compiled=1)
+    writer.put(Forward, 5, 9, 3, name="Net", elements=12, model="Net#1", training=1, compiled=1)
     writer.put(Metric, 10, 10, 3, name="loss", value=0.5)
     tables = make_tables(np.array(writer.rows, ROW_DTYPE), writer.payloads())
 
     rows = tables.of(Forward)
 
-    fields = ("elements", "cpu_ns", "training", "grad", "compiled", "trained")
+    fields = ("elements", "training", "grad", "compiled", "trained")
     assert {f: column(rows, Forward, f).tolist() for f in fields} == {
-        "elements": [12], "cpu_ns": [4], "training": [1], "grad": [0], "compiled": [1], "trained": [0],
+        "elements": [12], "training": [1], "grad": [0], "compiled": [1], "trained": [0],
     }  # fmt: skip
     assert tables.name(7, int(column(rows, Forward, "model")[0])) == "Net#1"
     assert column(tables.of(Metric), Metric, "value").tolist() == [0.5]

@@ -8,20 +8,19 @@ import time
 
 import pytest
 
-from rankscope.base.errors import UserError
 from rankscope.base.rundir import RunDir
+from rankscope.store.lock import holder
 from rankscope.store.open import open_store
 
 pytestmark = pytest.mark.slow
 
 
-def when_free(folder):
+def when_ended(folder):
     """The store of a run, once its recorder has seen that the program has ended."""
     for _ in range(300):
-        try:
+        if holder(folder) is None:
             return open_store(RunDir(folder).store)
-        except UserError:
-            time.sleep(0.1)
+        time.sleep(0.1)
     raise AssertionError("the recorder does not end")
 
 
@@ -95,7 +94,7 @@ def test_the_sdk_without_rankscope_run(observed, tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     (said,) = observed.Run(0, done.stdout, "", []).said
-    with when_free(tmp_path / said["folder"]) as store:
+    with when_ended(tmp_path / said["folder"]) as store:
         rows = store.query(
             "SELECT kind, name, step, b FROM slots WHERE kind < 40 ORDER BY kind, step, time_ns"
         ).to_pylist()

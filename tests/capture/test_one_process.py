@@ -48,7 +48,6 @@ def test_a_fetch_lies_in_its_wait_and_gives_it_its_cpu_time(run, seen):
     fetches = seen.of("fetch", between=run.section("plain"))
 
     assert [(f.samples, f.first_index, f.worker) for f in fetches] == [(3, 0, 0), (3, 3, 0), (3, 6, 0), (3, 9, 0)]
-    assert [w.cpu_ns for w in waits] == [f.cpu_ns for f in fetches]
     assert all(w.time_ns <= f.time_ns for w, f in zip(waits, fetches, strict=True))
 
 

@@ -25,13 +25,12 @@ def test_damaged_and_foreign_folders_and_running_runs_stay(rankscope, runs, ids,
     (runs / ids[0] / "run.json").write_text("{")
     (runs / "theirs").mkdir()
     running = add_run("20260101-110000-aa", finished=False)
-    (running / "store").mkdir()
     code = (
         "import sys; from pathlib import Path; from rankscope.store.lock import FolderLock;"
         "lock = FolderLock(Path(sys.argv[1])); print('locked', flush=True); sys.stdin.read()"
     )
     holder = subprocess.Popen(
-        [sys.executable, "-c", code, str(running / "store")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-c", code, str(running)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     assert holder.stdout.readline() == b"locked\n"
 

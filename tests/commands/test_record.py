@@ -1,14 +1,21 @@
 """The recorder alone: how it ends. With a run around it, it is tested in tests/cli."""
 
+import os
 import subprocess
 import sys
+import time
 
 import pytest
+
+from rankscope.base.rundir import RunDir
+from rankscope.cli.recording import Recording
+from rankscope.store.lock import holder
+from rankscope.store.open import open_store
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("word", [b"finish\n", b"finish\nfinish\n"])
-def test_ends_when_told_and_leaves_an_empty_store(add_run, word):
+def test_ends_when_told_and_leaves_its_own_records_to_whoever_analyses(add_run, word):
     root = add_run("20260101-100000-aa", finished=False)
 
     done = subprocess.run(
@@ -17,7 +24,27 @@ def test_ends_when_told_and_leaves_an_empty_store(add_run, word):
     )  # fmt: skip
 
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
-    assert (root / "store").is_dir()
+    assert len(list((root / "spool").glob("*.frame"))) == 1
+    assert not (root / "store").exists()
+
+
+@pytest.mark.slow
+def test_whoever_asks_gets_a_report_and_the_end_leaves_everything_in_the_store(add_run):
+    run = RunDir(add_run("20260101-100000-aa", finished=False))
+    run.request.touch()
+
+    with Recording(run) as recording:
+        deadline = time.monotonic() + 60
+        while run.request.exists() and time.monotonic() < deadline:
+            recording.tick()
+            time.sleep(0.1)
+        assert run.report.exists()
+        assert holder(run.root) == os.getpid()
+
+    assert not list(run.spool.glob("*.frame"))
+    with open_store(run.store) as store:
+        assert store.query("SELECT count() AS n FROM payloads").to_pylist() == [{"n": 1}]
+    assert holder(run.root) is None
 
 
 def test_refuses_a_folder_that_is_no_run(rankscope, tmp_path):

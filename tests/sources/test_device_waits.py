@@ -9,7 +9,7 @@ class _Agent:
     """What `timed` asks of an agent, with the records in a list."""
 
     def __init__(self, thread):
-        self.ended, self.ring, self.thread, self.step, self.own_ns = False, object(), thread, 7, 0
+        self.ended, self.ring, self.thread, self.step, self.timing = False, object(), thread, 7, False
         self.records = []
 
     def name(self, text):

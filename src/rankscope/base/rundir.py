@@ -58,6 +58,11 @@ class RunDir:
         return self.root / "alerts.jsonl"
 
     @property
+    def request(self) -> Path:
+        """There while `rankscope diagnose` waits for the recorder's report of a run that is going on."""
+        return self.root / "report.request"
+
+    @property
     def sources(self) -> Path:
         """Copies of the user's source files that samples point to, so that a report can quote them later."""
         return self.root / "sources"

@@ -18,14 +18,14 @@ from rankscope.capture.config import Config, sample_rate
 from rankscope.capture.describe import describe_process
 from rankscope.capture.governor import Governor
 from rankscope.capture.ring import Put, Ring
-from rankscope.capture.self_cost import FACTOR, slowness
+from rankscope.capture.self_cost import FACTOR, KERNEL_NS, WRAPPER_NS, slowness
 from rankscope.capture.source import Source
 from rankscope.records import payload, ring_layout
 from rankscope.records.host import Goodbye
-from rankscope.records.training import Step
 
-TIMED_EVERY = 16
-"""Of so many steps one has CPU times in its spans."""
+TIMED_EVERY, TIMED = 16, 8
+"""Of so many steps one, this one, is timed. It is never one that is recorded module by module for its number."""
+NEVER = 1 << 62
 MAX_NAMES = 60_000  # ids are 16 bits; what comes later is written under id 0, "(other)"
 
 
@@ -57,14 +57,12 @@ class Agent:
         self.explicit_steps = False
         """The user marks steps; optimizer steps end none."""
         self.last_step_end = 0
-        self.fetch_cpu_ns = 0
-        """CPU time of the fetches inside the current `next()`."""
-        self.own_ns = 0.0
-        """Time that sources took for themselves since the last step."""
-        self.slowness = 1.0
-        """How long this machine takes for what the constants in `self_cost` were measured with."""
+        self.own_ns = 0
+        """Time that sources took for themselves since the last step, where `timing`."""
+        self.wrapper_ns, self.kernel_ns = WRAPPER_NS, KERNEL_NS
+        """`WRAPPER_NS` and `KERNEL_NS` on this machine."""
         self.timing = True
-        """Whether the spans of this step say their CPU time: asking is a system call, 10 µs with what it displaces."""
+        """Whether hooks say what they take in this step: to ask costs about as much as a hook."""
         self.deep = False
         """Whether this step is recorded module by module."""
         self.sites = config.level != "light"
@@ -78,7 +76,9 @@ class Agent:
         self.on_open: list[Callable[[], None]] = []
         """Called once the ring is there (threads may start now)."""
         self.on_step: list[Callable[[], None]] = []
-        """Called at the end of each step, on the training thread."""
+        """Called on the training thread before step `wake` begins."""
+        self.wake = 0
+        """The next step that a source prepares. Whoever is called sets it to his own next one if that comes sooner."""
         self.on_config: list[Callable[[], None]] = []
         """Called when the configuration has changed."""
         self.ring: Ring | None = None
@@ -136,7 +136,8 @@ class Agent:
         if self.ring is not None or self.ended:
             return
         self.thread = threading.get_ident()
-        self.slowness = slowness()
+        slow = slowness()
+        self.wrapper_ns, self.kernel_ns = int(WRAPPER_NS * slow), int(KERNEL_NS * slow)
         ring = self._make_ring()
         if ring is None:
             self.put = _nothing
@@ -215,18 +216,21 @@ class Agent:
         """A step of the run is finished: write it, and let sources prepare the next one."""
         begin = self.last_step_end or end_ns
         flags = 1 | self.explicit_steps << 1 | inference << 2
-        own = int(self.own_ns * FACTOR)
-        self.put(begin, end_ns - begin, Step.code, 0, self.step, self.micro_batches, flags, own)
-        self.governor.account(end_ns - begin, own)
+        own = 0
+        if self.timing:
+            own, self.own_ns = int(self.own_ns * FACTOR), 0
+            self.governor.account(end_ns, end_ns - begin, own)
+        self.put(begin, end_ns - begin, 1, 0, self.step, self.micro_batches, flags, own)
         self.last_step_end = end_ns
-        self.own_ns = 0
         self.micro_batches = 0
         self.step += 1
-        self.timing = not self.step % TIMED_EVERY
+        self.timing = self.step % TIMED_EVERY == TIMED
         if self.step == 1:
             self.describe()
-        for call in self.on_step:
-            call()
+        if self.step >= self.wake:
+            self.wake = NEVER
+            for call in self.on_step:
+                call()
 
     # -- life --------------------------------------------------------------------------------------------------
 

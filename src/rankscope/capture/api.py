@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from time import monotonic_ns, thread_time_ns
+from time import monotonic_ns
 from typing import Any
 
 from rankscope.base.guard import guard
@@ -100,14 +100,14 @@ def phase(name: str) -> Iterator[None]:
         return
     before, id = agent.phase, agent.name(str(name))
     agent.phase = id
-    cpu, begin = thread_time_ns(), monotonic_ns()
+    begin = monotonic_ns()
     try:
         yield
     finally:
         end = monotonic_ns()
         agent.phase = before
         with guard("recording a phase"):
-            agent.put(begin, end - begin, 5, id, agent.step, agent.site(2), thread_time_ns() - cpu, 0)
+            agent.put(begin, end - begin, 5, id, agent.step, agent.site(2), 0, 0)
 
 
 def log(**values: Any) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import inspect
 import weakref
 from fnmatch import fnmatchcase
-from time import monotonic_ns, thread_time_ns
+from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
 from rankscope.base.guard import swallow
-from rankscope.capture.self_cost import WRAPPER_NS
 
 if TYPE_CHECKING:
     from rankscope.capture.agent import Agent
@@ -22,6 +21,12 @@ SAMPLE = 1024
 
 def _power_of_four(step: int) -> bool:
     return step & (step - 1) == 0 and step.bit_length() % 2 == 1
+
+
+def _next_power_of_four(step: int) -> int:
+    """The smallest one above `step`."""
+    bits = step.bit_length()
+    return 1 << (bits + bits % 2)
 
 
 class DeepRecorder:
@@ -49,13 +54,11 @@ class DeepRecorder:
         self._agent.on_step.remove(self._next_step)
         self._agent.on_config.remove(self._configured)
 
-    def learn(self, model: Any) -> int:
-        """Take the paths of a model that is called for the first time; the number of modules inside it."""
+    def learn(self, model: Any) -> None:
+        """Take the paths of a model that is called for the first time."""
         learn_paths(model)
         glob = self._agent.config.modules
-        count = 0
         for module in model.modules():
-            count += 1
             path = _find_path(module)
             self._paths.pop(id(module), None)
             if glob and path is not None and fnmatchcase(path, glob):
@@ -63,7 +66,6 @@ class DeepRecorder:
             else:
                 self._chosen.discard(id(module))
         self._next_step()
-        return count - 1
 
     def _configured(self) -> None:
         """The glob may have changed: choose anew among all modules that are known."""
@@ -77,10 +79,11 @@ class DeepRecorder:
         step = agent.step or max(0, self._calls - CALLS_OF_A_FIRST_STEP)
         level = agent.config.level
         if level == "standard":
-            agent.deep = (step <= FIRST_STEPS or _power_of_four(step)) and not agent.governor.notch
+            agent.deep = step <= FIRST_STEPS or _power_of_four(step)
         else:
             agent.deep = level == "deep"
-        self.on = agent.deep or (bool(self._chosen) and not agent.governor.notch)
+        agent.wake = min(agent.wake, step + 1 if agent.deep or not step else _next_power_of_four(step))
+        self.on = agent.deep or (bool(self._chosen) and agent.governor.modules)
 
     def called(self) -> None:
         """A root module has been called before any step has ended."""
@@ -96,24 +99,24 @@ class DeepRecorder:
         before = self._children
         t0 = monotonic_ns()
         agent.depth += 1
-        cpu = thread_time_ns()
         t1 = monotonic_ns()
-        agent.own_ns += t1 - t0
+        if agent.timing:
+            agent.own_ns += t1 - t0
         try:
             output = original(module, *args, **kwargs)
         finally:
             t2 = monotonic_ns()
             agent.depth -= 1
         try:
-            used = thread_time_ns() - cpu
-            self._record(module, args, output, t1, t2, used, self._children == before)
-            agent.own_ns += monotonic_ns() - t2 + WRAPPER_NS * agent.slowness
+            self._record(module, args, output, t1, t2, self._children == before)
+            if agent.timing:
+                agent.own_ns += monotonic_ns() - t2 + agent.wrapper_ns
         except Exception as error:  # noqa: BLE001
             swallow("recording a module", error)
         return output
 
     def _record(  # noqa: PLR0917  hot
-        self, module: Any, args: Any, output: Any, t1: int, t2: int, cpu: int, leaf: bool
+        self, module: Any, args: Any, output: Any, t1: int, t2: int, leaf: bool
     ) -> None:
         import torch
 
@@ -129,7 +132,7 @@ class DeepRecorder:
         autocast = torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
         full = autocast and bool(matrices) and _full_precision_product(matrices, args, output)
         flags = full | autocast << 1 | leaf << 2 | class_id << 16
-        agent.put(t1, t2 - t1, 6, path, agent.step, sum(p.numel() for p in matrices), cpu, flags)
+        agent.put(t1, t2 - t1, 6, path, agent.step, sum(p.numel() for p in matrices), 0, flags)
         if not leaf or not agent.deep:
             return
         for parameter in matrices:

@@ -5,69 +5,77 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
+from rankscope.capture.config import sample_rate
 from rankscope.capture.self_cost import SAMPLE_NS
 
 if TYPE_CHECKING:
     from rankscope.capture.agent import Agent
 
-WINDOW: Final = 50
-"""Steps that are judged together: enough for a median that a few disturbed steps do not move."""
-LOWERED: Final = (
-    "",
-    "no step is recorded module by module",
-    "and collectives are recorded without call-site and shapes, half as many stacks are sampled",
-    "and 5 stacks a second are sampled",
-)
+WINDOW: Final = 5
+"""Timed steps (one in 16) that are judged together: enough for a median that a disturbed one or two do not move."""
+FEWEST_HZ: Final = 5.0
+"""Stack samples a second that always stay: without any, no finding names a line."""
 
 
 class Governor:
-    """After each window of steps above the budget, one notch less detail; never back up, never below the phases.
+    """After a window of timed steps above the budget, one thing less: what costs most and can be spared best.
 
-    The user's level `deep` is a wish for detail whatever it costs: then nothing is lowered.
+    Nothing comes back. Steps, phases and collectives are always recorded. The user's level `deep` is a wish for detail
+    whatever it costs: then nothing is lowered.
     """
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
-        self.notch = 0
+        self.modules = True
+        """Whether the modules that the user chose are recorded on each step."""
         self._shares: list[float] = []
-        self._busy_ns = 0
+        self._began_ns = 0
         self._sampler_ns = 0
 
-    def account(self, step_ns: int, own_ns: float) -> None:
-        """One step that took `step_ns`, of which hooks took `own_ns`."""
+    def account(self, end_ns: int, step_ns: int, own_ns: float) -> None:
+        """One step that ended at `end_ns` and took `step_ns`, of which hooks took `own_ns`."""
         if step_ns <= 0:
             return
+        if not self._shares:
+            self._began_ns = end_ns - step_ns
         self._shares.append(own_ns / step_ns)
-        self._busy_ns += step_ns
         if len(self._shares) < WINDOW:
             return
-        share = median(self._shares) + self._sampler_share()
+        hooks, samples = median(self._shares), self._sampler_share(end_ns - self._began_ns)
         self._shares.clear()
-        self._busy_ns = 0
-        agent = self._agent
-        if share > agent.config.budget and self.notch < len(LOWERED) - 1 and agent.config.level != "deep":
-            self._lower()
+        if hooks + samples > self._agent.config.budget and self._agent.config.level != "deep":
+            self._lower(hooks, samples)
 
     def state(self) -> str:
         """The level of detail in words: the user's level, and what has been left out since."""
-        if not self.notch:
-            return self._agent.config.level
-        return f"{self._agent.config.level}, lowered to stay in the budget: " + ", ".join(LOWERED[1 : self.notch + 1])
+        agent = self._agent
+        left_out = []
+        if agent.sample_hz < sample_rate(agent.config):
+            left_out.append(f"{agent.sample_hz:g} stacks a second are sampled")
+        if not self.modules:
+            left_out.append("no modules are recorded on each step")
+        if not agent.sites and agent.config.level != "light":
+            left_out.append("collectives are recorded without call-site and shapes")
+        if not left_out:
+            return agent.config.level
+        return f"{agent.config.level}, lowered to stay in the budget: " + " and ".join(left_out)
 
-    def _sampler_share(self) -> float:
+    def _sampler_share(self, passed_ns: int) -> float:
         agent = self._agent
         cpu = sum(getattr(source, "thread_cpu_ns", 0) for source in agent.sources)
         used, self._sampler_ns = cpu - self._sampler_ns, cpu
-        return used / self._busy_ns + agent.sample_hz * SAMPLE_NS * agent.slowness / 1e9
+        return float(used / passed_ns + agent.sample_hz * SAMPLE_NS / 1e9)
 
-    def _lower(self) -> None:
+    def _lower(self, hooks: float, samples: float) -> None:
         agent = self._agent
-        self.notch += 1
-        if self.notch == 1:
-            agent.deep = False
-        elif self.notch == 2:
+        budget = agent.config.budget
+        if samples > budget / 4 and agent.sample_hz > FEWEST_HZ:
+            agent.sample_hz = max(FEWEST_HZ, agent.sample_hz / 2)
+        elif self.modules and agent.config.modules:
+            self.modules = False
+            agent.wake = 0  # what was prepared for the next step holds no longer
+        elif agent.sites and hooks > 2 * budget:
             agent.sites = False
-            agent.sample_hz /= 2
         else:
-            agent.sample_hz = min(agent.sample_hz, 5.0)
+            return  # what is left is the price of seeing steps and phases at all: the report says how much it is
         agent.describe()

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from rankscope.base.clock import now_ns
 from rankscope.base.manifest import Manifest, write_manifest
-from rankscope.base.rundir import ENV_OFF, ENV_RUN_DIR, RunDir, default_runs_dir, shared_ring_folder
+from rankscope.base.own_command import own_command, own_environment
+from rankscope.base.rundir import ENV_RUN_DIR, RunDir, default_runs_dir, shared_ring_folder
 from rankscope.capture.config import Config
 
 _run: RunDir | None = None
@@ -72,14 +73,10 @@ def _start_ticks(pid: int) -> int:
 
 
 def _start_recorder(run: RunDir) -> None:
-    environment = {**os.environ, ENV_OFF: "1"}
-    # Not `-m`: it would put the program's own folder first on the path, and a `json.py` there in place of Python's.
-    package = str(Path(__file__).resolve().parents[2])
-    start = f"import sys; sys.path.pop(0); sys.path.append({package!r}); from rankscope.cli.main import main; main()"
     with run.recorder_log.open("ab") as log:
         subprocess.Popen(
-            [sys.executable, "-c", start, "record", str(run.root)],
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True,
+            own_command("record", str(run.root)),
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=own_environment(), start_new_session=True,
         )  # fmt: skip
 
 

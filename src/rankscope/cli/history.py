@@ -25,7 +25,7 @@ class Kept:
         """`finished`, `running`, `ended unseen` (rankscope was killed) or `damaged`."""
         if self.manifest is None:
             return "damaged"
-        if holder(self.run.store) is not None and not self.manifest.finished:
+        if holder(self.run.root) is not None and not self.manifest.finished:
             return "running"
         return "finished" if self.manifest.finished else "ended unseen"
 

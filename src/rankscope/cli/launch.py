@@ -14,11 +14,11 @@ from pathlib import Path
 from types import FrameType
 
 import rankscope
+from rankscope.base.own_command import own_command, own_environment
 from rankscope.base.rundir import (
     ENV_BUDGET,
     ENV_CONFIG,
     ENV_LEVEL,
-    ENV_OFF,
     ENV_RING_DIR,
     ENV_RUN_DIR,
     RunDir,
@@ -39,9 +39,6 @@ NOT_FOUND, NOT_EXECUTABLE = 127, 126
 """What a shell answers where a command cannot be started."""
 
 SITE = str(Path(rankscope.__file__).parent / "capture" / "site")
-
-# The user's working directory is no place to import from: a file of theirs may be called like a module of ours.
-_RECORD = "import sys; sys.path.pop(0); sys.path.append({!r}); from rankscope.cli.main import main; sys.exit(main())"
 
 
 class CannotStart(Exception):
@@ -160,13 +157,11 @@ class Launch:
     def _start_recorder(self) -> None:
         if self._run is None:
             return
-        environment = {**os.environ, ENV_OFF: "1"}
-        program = _RECORD.format(str(Path(rankscope.__file__).parents[1]))
         try:
             with self._run.recorder_log.open("ab") as log:
                 self._recorder = subprocess.Popen(
-                    [sys.executable, "-c", program, "record", str(self._run.root), "--supervised"],
-                    stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment, start_new_session=True,
+                    own_command("record", str(self._run.root), "--supervised"),
+                    stdin=subprocess.PIPE, stdout=log, stderr=log, env=own_environment(), start_new_session=True,
                 )  # fmt: skip
         except OSError as error:
             print(f"rankscope: no recorder ({error}); the report comes from the rings alone", file=sys.stderr)

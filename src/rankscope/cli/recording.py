@@ -1,52 +1,64 @@
-"""A run while it goes on: recorder, spool and store together, looked at from time to time."""
+"""A run while it goes on: rings into the spool, and from time to time a look at the run in a process of its own."""
 
 from __future__ import annotations
 
-import json
 import logging
+import os
+import subprocess
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from rankscope.base.clock import now_ns
 from rankscope.base.errors import UserError
 from rankscope.base.guard import guard
-from rankscope.base.manifest import read_manifest
+from rankscope.base.own_command import own_command, own_environment
 from rankscope.base.rundir import RunDir, ring_folders
-from rankscope.cli.session import keep_named_sources, open_when_free, report_of, resume_points, save
-from rankscope.collector.collector import Collector
+from rankscope.cli.session import open_when_free, resume_points
+from rankscope.recorder.counters import machine_counters
 from rankscope.recorder.recorder import Recorder
-from rankscope.store.sql_store import SqlStore
+from rankscope.store.lock import FolderLock
 from rankscope.store.store import StoreError
 from rankscope.wire.spool import Spool
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-COMMIT_EVERY_NS = 10_000_000_000
-"""How long a frame stays in the spool at the most."""
+TEND_EVERY_NS = 10_000_000_000
+"""Between two checks of the spool, and of rings that are read to their end."""
+MAX_SPOOLED_BYTES = 64 << 20
+"""More is brought into the store before the next look is due."""
 FIRST_LOOK_NS = 30_000_000_000
 """When a run is analysed for the first time; before, few have finished their warm-up."""
+CROWDED_FIRST_LOOK_NS = 120_000_000_000
+"""The same where no CPU is idle: a look takes about a second of CPU time, then from the ranks."""
 LONGEST_PAUSE_NS = 300_000_000_000
 """No finding of a long run is told later than this, as long as an analysis is short."""
-TIMES_AS_LONG = 50
-"""Between two analyses passes so many times what one takes: together they use at most 2 % of one CPU."""
+TIMES_AS_LONG = 200
+"""Between two looks passes so many times the CPU time of one: together they use at most 0.5 % of one CPU."""
 
 log = logging.getLogger("rankscope")
 
 
 class Recording:
-    """Call `tick` about ten times a second. A store that refuses (a full disk) stops nothing: frames stay spooled."""
+    """Call `tick` some times a second.
 
-    def __init__(self, run: RunDir) -> None:
+    The engine of the store would keep 250 MB and a quarter percent of a CPU busy as long as it is open. Here nobody
+    opens it: `rankscope collect` does, for a look, and is gone. Until then frames lie in the spool.
+    """
+
+    def __init__(self, run: RunDir, *, supervised: bool = False) -> None:
+        """Raises UserError where another process records the run."""
         self.run = run
+        self.supervised = supervised
+        """Someone collects and reports when the run has ended."""
+        self._lock = FolderLock(run.root)
         self._spool = Spool(run.spool)
-        self._store: SqlStore | None = None
-        self._open_store()
-        self._commit()
-        self._recorder = Recorder(ring_folders(run), self._spool, resume=resume_points(self._store, self._spool))
-        self._told: set[tuple[str, tuple[int, ...]]] = set()
-        self._next_commit = now_ns() + COMMIT_EVERY_NS
-        self._next_look = now_ns() + FIRST_LOOK_NS
+        self._recorder = Recorder(ring_folders(run), self._spool, resume=_resume(run, self._spool))
+        self._collecting: subprocess.Popen[bytes] | None = None
+        self._next_tend = now_ns() + TEND_EVERY_NS
+        self._begin = now_ns()
+        self._busy_at_begin = _busy_ns()
+        self._next_look = self._begin + FIRST_LOOK_NS
         self._pause = FIRST_LOOK_NS
 
     @property
@@ -60,53 +72,49 @@ class Recording:
         return self._recorder.seen
 
     def tick(self) -> int:
-        """Read the rings; commit and look at the run when it is time. The time at which it was called."""
+        """Read the rings; look at the run when it is time. The time at which it was called."""
         now = now_ns()
         self._recorder.tick()
-        if now >= self._next_commit:
-            self._next_commit = now + COMMIT_EVERY_NS
-            self._commit()
-            self._recorder.close_ended()
-        if now >= self._next_look or self._asked():
-            self._look()
+        if self._collecting is not None:
+            self._reap(self._collecting)
+        elif (now >= self._next_look and self._may_look(now)) or self._asked():
+            self._next_look = now + self._pause
             # Ever rarer: an analysis costs time that the ranks could use.
             self._pause = min(self._pause * 2, LONGEST_PAUSE_NS)
-            self._next_look = now_ns() + max(self._pause, TIMES_AS_LONG * (now_ns() - now))
+            self._collect("--report")
+        elif now >= self._next_tend:
+            self._next_tend = now + TEND_EVERY_NS
+            self._recorder.close_ended()
+            if self._spool.pending_bytes() > MAX_SPOOLED_BYTES:
+                self._collect()
         return now
+
+    def _may_look(self, now: int) -> bool:
+        """False once: a first look that would take its CPU time from the ranks has to wait."""
+        passed = now - self._begin
+        if passed >= CROWDED_FIRST_LOOK_NS or (os.cpu_count() or 1) - (_busy_ns() - self._busy_at_begin) / passed > 0.5:
+            return True
+        self._next_look = self._begin + CROWDED_FIRST_LOOK_NS
+        return False
 
     def _asked(self) -> bool:
         """Whether `rankscope diagnose` waits for a report of this run."""
-        return (self.run.root / "report.request").exists()
+        return self.run.request.exists()
 
-    def _open_store(self) -> None:
-        try:
-            self._store = open_when_free(self.run)
-        except (UserError, StoreError, OSError) as error:
-            log.error("no store yet, frames stay in the spool: %s", error)
-
-    def _commit(self) -> None:
-        if self._store is None:
-            return
-        try:
-            Collector(self._store).drain(self._spool)
-        except (StoreError, OSError) as error:
-            log.error("not committed, frames stay in the spool: %s", error)
-
-    def _look(self) -> None:
-        """Analyse what is there so far; tell each new finding once."""
-        with guard("looking at the run so far"):
+    def _collect(self, *options: str) -> None:
+        with guard("starting to collect"):
             self._recorder.flush()
-            self._commit()
-            if self._store is not None:
-                report, details = report_of(self._store, read_manifest(self.run.root), self.run)
-                save(self.run, report, details)
-                with self.run.alerts.open("a", encoding="utf-8") as file:
-                    for finding in report.findings:
-                        key = (finding.cause, finding.ranks)
-                        if finding.severity != "info" and key not in self._told:
-                            self._told.add(key)
-                            file.write(json.dumps({"finding": finding.id, "step": report.run.steps}) + "\n")
-        (self.run.root / "report.request").unlink(missing_ok=True)
+            command = own_command("collect", str(self.run.root), *options)
+            self._collecting = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=own_environment())
+
+    def _reap(self, child: subprocess.Popen[bytes]) -> None:
+        """If the collecting process has ended, put the next one off by what it took."""
+        pid, _, used = os.wait4(child.pid, os.WNOHANG)
+        if pid:
+            child.returncode = 0  # it has been waited for; Popen need not try
+            self._collecting = None
+            cpu_ns = int((used.ru_utime + used.ru_stime) * 1e9)
+            self._next_look = max(self._next_look, now_ns() + TIMES_AS_LONG * cpu_ns)
 
     def __enter__(self) -> Self:
         return self
@@ -114,11 +122,30 @@ class Recording:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._collecting is not None:
+            self._collecting.kill()  # whoever collects next finds every frame that it had not committed
+            self._collecting.wait()
         with guard("keeping the last records"):
             self._recorder.finish()
-            self._commit()
-        if self._store is None:
-            return
-        with guard("keeping source files"):
-            keep_named_sources(self.run, self._store)
-        self._store.close()
+        if not self.supervised:
+            self._collect()
+            if self._collecting is not None:
+                self._collecting.wait()
+        self._lock.release()
+
+
+def _busy_ns() -> int:
+    """CPU time that all CPUs together have spent on anything."""
+    return next((value for name, value, _ in machine_counters() if name == "machine_busy_ns"), 0)
+
+
+def _resume(run: RunDir, spool: Spool) -> dict[tuple[int, int], int]:
+    """Where a recorder before this one has stopped reading."""
+    if not run.store.exists():
+        return resume_points(None, spool)
+    try:
+        with open_when_free(run) as store:
+            return resume_points(store, spool)
+    except (UserError, StoreError, OSError) as error:
+        log.error("the store does not say what it holds, some records may come twice: %s", error)
+        return resume_points(None, spool)

@@ -82,19 +82,25 @@ def open_when_free(run: RunDir) -> SqlStore:
 
 def collect_rest(run: RunDir, store: SqlStore, *, keep_rings: bool = False) -> None:
     """Take what a killed recorder left: frames in the spool, records in rings."""
-    spool = Spool(run.spool)
-    collector = Collector(store)
-    collector.drain(spool)
+    drain(run, store)
     if any(any(folder.glob("*.ring")) for folder in ring_folders(run) if folder.is_dir()):
+        spool = Spool(run.spool)
         recorder = Recorder(ring_folders(run), spool, resume=resume_points(store, spool))
         recorder.finish(keep_rings=keep_rings)
-        collector.drain(spool)
-    if not run.sources.is_dir():
-        keep_named_sources(run, store)
+        drain(run, store)
+    keep_named_sources(run, store)
+
+
+def drain(run: RunDir, store: Store) -> None:
+    """Commit every frame of the spool."""
+    Collector(store).drain(Spool(run.spool))
 
 
 def keep_named_sources(run: RunDir, store: Store) -> None:
-    """Copy the user's source files that samples and call-sites name, so that the report can quote them later."""
+    """Copy the user's source files that samples and call-sites name, so that the report can quote them later.
+
+    A file that was copied before stays as it was then.
+    """
     keep_sources(run.sources, store.query(f"SELECT DISTINCT text FROM payloads WHERE kind = {NAME}"))
 
 

@@ -12,13 +12,34 @@ Reading = tuple[str, int, int]
 TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
 
-def process_counters(pid: int) -> list[Reading]:
-    """Cumulated counters of one process; [] once it is gone.
+def process_states(pid: int) -> list[Reading]:
+    """What has to be looked at often; [] once the process is gone.
 
-    `cpu_ns` all threads; `main_cpu_ns`, `main_run_delay_ns` the main thread on and waiting for a CPU;
-    `run_delay_ns` all threads; `threads`; `voluntary_switches`, `involuntary_switches` of the main thread;
-    `minor_faults`, `major_faults`; `read_bytes`, `write_bytes` to storage; `read_calls`; `stopped` 1 while
-    SIGSTOP holds it; `blocked_io` 1 while it waits for a disk; `affinity` number of CPUs it may use.
+    `cpu_ns` all threads; `minor_faults`, `major_faults`; `threads`; `stopped` 1 while SIGSTOP holds it; `blocked_io` 1
+    while it waits for a disk; `main_cpu_ns`, `main_run_delay_ns` the main thread on and waiting for a CPU.
+    """
+    try:
+        stat = _read(f"/proc/{pid}/stat").rsplit(")", 1)[1].split()
+        on_cpu, delay = _schedstat(f"/proc/{pid}/schedstat")
+    except (OSError, ValueError, IndexError):
+        return []  # it has ended
+    return [
+        ("cpu_ns", (int(stat[11]) + int(stat[12])) * TICK_NS, pid),
+        ("minor_faults", int(stat[7]), pid),
+        ("major_faults", int(stat[9]), pid),
+        ("threads", int(stat[17]), pid),
+        ("stopped", int(stat[0] in "Tt"), pid),
+        ("blocked_io", int(stat[0] == "D"), pid),
+        ("main_cpu_ns", on_cpu, pid),
+        ("main_run_delay_ns", delay, pid),
+    ]
+
+
+def process_counters(pid: int) -> list[Reading]:
+    """What adds up by itself and is dearer to read: a file for each thread; [] once the process is gone.
+
+    `run_delay_ns` all threads waiting for a CPU; `voluntary_switches`, `involuntary_switches` of the main thread;
+    `affinity` number of CPUs it may use; `read_bytes`, `write_bytes` to storage; `read_calls`.
     """
     readings: list[Reading] = []
 
@@ -27,16 +48,6 @@ def process_counters(pid: int) -> list[Reading]:
 
     root = f"/proc/{pid}"
     try:
-        stat = _read(f"{root}/stat").rsplit(")", 1)[1].split()
-        add("cpu_ns", (int(stat[11]) + int(stat[12])) * TICK_NS)
-        add("minor_faults", int(stat[7]))
-        add("major_faults", int(stat[9]))
-        add("threads", int(stat[17]))
-        add("stopped", int(stat[0] in "Tt"))
-        add("blocked_io", int(stat[0] == "D"))
-        on_cpu, delay = _schedstat(f"{root}/schedstat")
-        add("main_cpu_ns", on_cpu)
-        add("main_run_delay_ns", delay)
         add("run_delay_ns", sum(_schedstat(f"{root}/task/{task}/schedstat")[1] for task in os.listdir(f"{root}/task")))
         for line in _read(f"{root}/status").splitlines():
             if line.startswith("voluntary_ctxt"):

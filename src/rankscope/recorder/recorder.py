@@ -28,7 +28,10 @@ from rankscope.wire.spool import Spool, SpoolFull
 ROW_DTYPE = np.dtype(list(ROW_FIELDS))
 SLOT_NAMES = [name for name, _ in SLOT_FIELDS]
 
-COUNT_EVERY_NS = 500_000_000
+LOOK_EVERY_NS = 500_000_000
+"""At states and queues, of which each look sees a moment only."""
+COUNT_EVERY_NS = 1_000_000_000
+"""What adds up by itself."""
 FIND_OTHERS_EVERY_NS = 2_000_000_000
 FLUSH_EVERY_NS = 10_000_000_000
 FLUSH_ROWS = 12_000
@@ -52,7 +55,7 @@ class _Watched:
 
 
 class Recorder:
-    """Call `tick` about ten times a second, `finish` at the end. Nothing here waits for anyone."""
+    """Call `tick` some times a second, `finish` at the end. Nothing here waits for anyone."""
 
     def __init__(
         self,
@@ -75,7 +78,7 @@ class Recorder:
         self._held: list[NDArray[np.void]] = []
         self._held_rows = 0
         self._payloads: list[Payload] = []
-        self._next_count = self._next_others = self._next_flush = 0
+        self._next_look = self._next_count = self._next_others = self._next_flush = 0
         self._others: dict[int, int] = {}
         self._sockets = Sockets()
         self.lost = 0
@@ -93,9 +96,9 @@ class Recorder:
         for watched in self._rings.values():
             if not watched.closed:
                 self._read(watched)
-        if now >= self._next_count:
-            self._next_count = now + COUNT_EVERY_NS
-            self._count(now)
+        if now >= self._next_look:
+            self._next_look = now + LOOK_EVERY_NS
+            self._look(now)
         if now >= self._next_flush or max((w.unsaved for w in self._rings.values()), default=0) >= FLUSH_ROWS:
             self._next_flush = now + FLUSH_EVERY_NS
             self.flush()
@@ -168,37 +171,41 @@ class Recorder:
             self._own.add(Lost.code, "ring overrun", self._clock(), lost, reader.pid)
         return self._held_rows - before
 
-    def _count(self, now: int) -> None:
-        observed = set()
-        for watched in self._rings.values():
-            if watched.ended:
-                continue
+    def _look(self, now: int) -> None:
+        """Write what the outside sees of the processes that still run."""
+        running = [w for w in self._rings.values() if not w.ended]
+        if not running:
+            return
+        for watched in running:
+            self._add(counters.process_states(watched.reader.pid), now)
+        for pid, (unsent, unread) in self._sockets.queues(self._ranks()).items():
+            self._add([("send_queue_bytes", unsent, pid), ("receive_queue_bytes", unread, pid)], now)
+        if now >= self._next_count:
+            self._next_count = now + COUNT_EVERY_NS
+            self._count(running, now)
+        if now >= self._next_others:
+            self._next_others = now + FIND_OTHERS_EVERY_NS
+            observed = {watched.reader.pid for watched in running}
+            busy, self._others = counters.other_processes(observed | {os.getpid()}, self._others)
+            self._add([(f"other:{process.name}", process.cpu_ns, process.pid) for process in busy], now)
+
+    def _count(self, running: list[_Watched], now: int) -> None:
+        for watched in running:
             pid = watched.reader.pid
-            observed.add(pid)
-            for name, value, of in counters.process_counters(pid):
-                self._own.add(Counter.code, name, now, value, of)
+            self._add(counters.process_counters(pid), now)
             if watched.role != "loader-worker":
-                for name, value, of in counters.cgroup_counters(pid):
-                    self._own.add(Counter.code, name, now, value, of)
+                self._add(counters.cgroup_counters(pid), now)
             dropped = watched.reader.payloads_dropped
             if dropped > watched.payloads_dropped:
                 self._own.add(Lost.code, "names: region full", now, dropped - watched.payloads_dropped, pid)
                 watched.payloads_dropped = dropped
-        if not observed:
-            return
-        for pid, (unsent, unread) in self._sockets.queues(self._ranks()).items():
-            self._own.add(Counter.code, "send_queue_bytes", now, unsent, pid)
-            self._own.add(Counter.code, "receive_queue_bytes", now, unread, pid)
-        for name, value, of in counters.machine_counters():
+        self._add(counters.machine_counters(), now)
+        used = time.process_time_ns() + int(sum(os.times()[2:4]) * 1e9)  # its children included
+        self._add([("recorder_cpu_ns", used, os.getpid())], now)
+
+    def _add(self, readings: list[counters.Reading], now: int) -> None:
+        for name, value, of in readings:
             self._own.add(Counter.code, name, now, value, of)
-        for name, value, of in counters.process_counters(os.getpid()):
-            if name == "cpu_ns":
-                self._own.add(Counter.code, "recorder_cpu_ns", now, value, of)
-        if now >= self._next_others:
-            self._next_others = now + FIND_OTHERS_EVERY_NS
-            busy, self._others = counters.other_processes(observed | {os.getpid()}, self._others)
-            for process in busy:
-                self._own.add(Counter.code, f"other:{process.name}", now, process.cpu_ns, process.pid)
 
     def _ranks(self) -> list[int]:
         """pids of the training processes that still run."""

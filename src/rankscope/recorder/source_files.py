@@ -14,7 +14,10 @@ MAX_BYTES = 1 << 20
 
 
 def keep_sources(folder: Path, places: Any) -> int:
-    """Copy every file named in `places` (a table of `file:line:function` texts) that is not a library's; how many."""
+    """Copy every file named in `places` (a table of `file:line:function` texts) that is not a library's; how many.
+
+    A copy that is there already stays.
+    """
     files: set[str] = set()
     for text in places.column(0).to_pylist():
         file = text.rpartition(":")[0].rpartition(":")[0]
@@ -24,9 +27,10 @@ def keep_sources(folder: Path, places: Any) -> int:
     for file in sorted(files)[:MAX_FILES]:
         path = Path(file)
         try:
-            if path.is_file() and path.stat().st_size <= MAX_BYTES:
+            copy = kept_copy(folder, file)
+            if not copy.exists() and path.is_file() and path.stat().st_size <= MAX_BYTES:
                 folder.mkdir(exist_ok=True)
-                kept_copy(folder, file).write_bytes(path.read_bytes())
+                copy.write_bytes(path.read_bytes())
                 kept += 1
         except OSError:
             continue

@@ -16,11 +16,8 @@ class BatchWait(Record):
     kind: ClassVar[str] = "batch_wait"
     name: str = field("name", "", "class of the dataset", is_name=True, bits=16)
     ordinal: int = field("a", "count", "batches this iterator had given before")
-    cpu_ns: int = field("b", "ns", "CPU time of the calling thread")
     loader: int = field("c", "", "number of the DataLoader object in this process", bits=16)
     workers: int = field("c", "count", "num_workers", shift=16, bits=12)
-    outstanding: int = field("c", "count", "batches asked of the workers and not given yet", shift=28, bits=12)
-    ready: int = field("c", "count", "of these, batches that had arrived when next() was called", shift=40, bits=12)
     grad: int = field("c", "", "1: autograd was enabled", shift=52, bits=1)
     ended: int = field("c", "", "1: the iterator was exhausted", shift=53, bits=1)
 
@@ -33,7 +30,6 @@ class LoaderStart(Record):
     kind: ClassVar[str] = "loader_start"
     name: str = field("name", "", "class of the dataset", is_name=True, bits=16)
     workers: int = field("a", "count", "num_workers")
-    cpu_ns: int = field("b", "ns", "CPU time of the calling thread")
     loader: int = field("c", "", "number of the DataLoader object in this process", bits=16)
     persistent: int = field("c", "", "1: persistent_workers", shift=16, bits=1)
     reused: int = field("c", "", "1: persistent workers of an epoch before were reused", shift=17, bits=1)
@@ -61,4 +57,3 @@ class WorkerStart(Record):
     kind: ClassVar[str] = "worker_start"
     name: str = field("name", "", "class of the dataset", is_name=True, bits=16)
     worker: int = field("a", "", "worker id")
-    cpu_ns: int = field("b", "ns", "CPU time of the worker")

@@ -18,7 +18,7 @@ class Step(Record):
     observed: int = field("b", "", "1: sources were on; 0: a bare step for the overhead measurement", bits=1)
     explicit: int = field("b", "", "1: the user marked the step with rankscope.step()", shift=1, bits=1)
     inference: int = field("b", "", "1: a request or forward outside training", shift=2, bits=1)
-    own_ns: int = field("c", "ns", "time rankscope itself took in this process since the step before, self-timed")
+    own_ns: int = field("c", "ns", "time rankscope itself took in this process since the step before; 0: not timed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,6 @@ class Forward(Record):
     kind: ClassVar[str] = "forward"
     name: str = field("name", "", "class of the module", is_name=True, bits=16)
     elements: int = field("a", "count", "elements of all tensor arguments")
-    cpu_ns: int = field("b", "ns", "CPU time of the calling thread")
     model: int = field("c", "", "name id of `Class#k`, one per module object", bits=16)
     shape: int = field("c", "", "name id of the argument shapes", shift=16, bits=16)
     training: int = field("c", "", "1: module.training", shift=32, bits=1)
@@ -46,7 +45,6 @@ class Backward(Record):
     code: ClassVar[int] = 3
     kind: ClassVar[str] = "backward"
     site: str = field("name", "", "call-site", is_name=True, bits=16)
-    cpu_ns: int = field("b", "ns", "CPU time of the calling thread")
     last_enter_ns: int = field("a", "ns", "when the last collective inside was enqueued; 0: none")
     collectives: int = field("c", "count", "collectives enqueued inside", bits=32)
 
@@ -59,7 +57,6 @@ class OptimizerStep(Record):
     kind: ClassVar[str] = "optimizer_step"
     name: str = field("name", "", "class of the optimizer", is_name=True, bits=16)
     optimizer: int = field("a", "", "number of the optimizer object in this process")
-    cpu_ns: int = field("b", "ns", "CPU time of the calling thread")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +68,6 @@ class Span(Record):
     name: str = field("name", "", "phase", is_name=True, bits=16)
     site: int = field("a", "", "name id of the call-site", bits=16)
     detail: int = field("a", "", "name id of what was called", shift=16, bits=16)
-    cpu_ns: int = field("b", "ns", "CPU time of the calling thread")
     bytes: int = field("c", "bytes", "bytes written, where known")
 
 
@@ -82,7 +78,6 @@ class Module(Record):
     code: ClassVar[int] = 6
     kind: ClassVar[str] = "module"
     name: str = field("name", "", "path of the module in its root", is_name=True, bits=16)
-    cpu_ns: int = field("b", "ns", "CPU time of the calling thread")
     numel: int = field("a", "count", "elements of its weight matrices; 0: none")
     full_precision: int = field("c", "", "1: a matrix product ran in full precision inside autocast", bits=1)
     autocast: int = field("c", "", "1: autocast was enabled around it", shift=1, bits=1)

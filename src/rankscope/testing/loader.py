@@ -105,7 +105,7 @@ class Feed:
                     fresh = WorkerThread(Writer(process, files=self._files), born + round(loader.worker_start_ms * MS))
                     fresh.writer.put(
                         WorkerStart, born, fresh.free, 0,
-                        name=loader.dataset, worker=worker, cpu_ns=round(0.9 * loader.worker_start_ms * MS),
+                        name=loader.dataset, worker=worker,
                     )  # fmt: skip
                     self._current.append(fresh)
                     self.workers.append(fresh)
@@ -113,7 +113,7 @@ class Feed:
                 thread.spend(100_000)
         thread.writer.put(
             LoaderStart, begin, thread.now, thread.step, name=loader.dataset, workers=loader.workers,
-            cpu_ns=thread.now - begin, loader=1, persistent=int(loader.persistent), reused=int(reused),
+            loader=1, persistent=int(loader.persistent), reused=int(reused),
             site=places.site(places.LOADER_LINE),
         )  # fmt: skip
         self._open, self._given, self._asked = True, 0, 0
@@ -142,12 +142,10 @@ class Feed:
 
     def _from_workers(self, thread: Thread, grad: int) -> None:
         begin = thread.now
-        outstanding = self._asked - self._given
-        ready = sum(self._ready[k] <= begin for k in range(self._given, self._asked))
         thread.until(self._ready[self._given], *places.QUEUE_GET)
         thread.spend(HAND_OVER_NS, state=NATIVE)
         self._ask(thread)
-        self._record(thread, begin, grad=grad, outstanding=outstanding, ready=ready)
+        self._record(thread, begin, grad=grad)
 
     def _fetch_here(self, thread: Thread, grad: int) -> None:
         loader = self.loader
@@ -164,11 +162,8 @@ class Feed:
         thread.until(end, state=NATIVE)
         self._record(thread, begin, grad=grad, ended=ended)
 
-    def _record(
-        self, thread: Thread, begin: int, *, grad: int, ended: int = 0, outstanding: int = 0, ready: int = 0
-    ) -> None:
+    def _record(self, thread: Thread, begin: int, *, grad: int, ended: int = 0) -> None:
         thread.writer.put(
             BatchWait, begin, thread.now, thread.step, name=self.loader.dataset, ordinal=self._given,
-            cpu_ns=HAND_OVER_NS, loader=1, workers=self.loader.workers, outstanding=outstanding, ready=ready,
-            grad=grad, ended=ended,
+            loader=1, workers=self.loader.workers, grad=grad, ended=ended,
         )  # fmt: skip

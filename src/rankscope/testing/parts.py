@@ -143,7 +143,7 @@ class Save(Part):
                     thread.spend(value(self.ms, thread.rank, thread.step) * MS, state=NATIVE)
                 thread.writer.put(
                     Span, begin, thread.now, thread.step, name="checkpoint", site=self.place, detail="torch.save",
-                    cpu_ns=(thread.now - begin) // 2, bytes=1 << 28,
+                    bytes=1 << 28,
                 )  # fmt: skip
                 thread.spend(value(self.flush_ms, thread.rank, thread.step) * MS, state=ASLEEP)
         if self.barrier_ms is not None:
@@ -178,7 +178,7 @@ class Evaluate(Part):
                     thread.spend(value(self.forward_ms, rank, step) * MS, *places.LINEAR)
                 writer.put(
                     Forward, begin, thread.now, step, name=self.model, model=self.model, shape="[32, 128]",
-                    elements=4096, cpu_ns=thread.now - begin, training=0, grad=0, trained=1,
+                    elements=4096, training=0, grad=0, trained=1,
                 )  # fmt: skip
             thread.spend(value(self.metric_ms, rank, step) * MS, state=PYTHON)
         return
@@ -301,7 +301,7 @@ class Deep(Part):
         begin = thread.now
         thread.spend(value(self.ms, thread.rank, thread.step) * MS, *places.LINEAR)
         thread.writer.put(
-            Module, begin, thread.now, thread.step, name=self.path, cpu_ns=thread.now - begin, numel=self.numel,
+            Module, begin, thread.now, thread.step, name=self.path, numel=self.numel,
             full_precision=self.full_precision, autocast=self.autocast, leaf=1, class_name=self.class_name,
         )  # fmt: skip
         if self.subnormal is not None:

@@ -279,7 +279,7 @@ class _Simulation:
                     yield from self._optimizer(t, model)
 
     def _forward(self, t: Thread, model: Model, training: bool = True) -> Program:
-        begin, cpu = t.now, t.cpu_ns
+        begin = t.now
         half = t.noisy(value(model.forward_ms, t.rank, t.step, 15.0) * MS) / 2
         elements = int(value(model.elements, t.rank, t.step, 4096))
         with t.inside(*places.FORWARD, line=places.FORWARD_LINE, phase="forward"):
@@ -288,7 +288,7 @@ class _Simulation:
             yield from self._parts("in-forward", t)
             t.spend(half, *places.LINEAR, cpu=self._cpu(t))
         t.writer.put(
-            Forward, begin, t.now, t.step, name=model.name, elements=elements, cpu_ns=t.cpu_ns - cpu, model=model.name,
+            Forward, begin, t.now, t.step, name=model.name, elements=elements, model=model.name,
             shape=f"[{elements}]", training=int(training), grad=int(training), trained=int(training),
         )  # fmt: skip
 
@@ -308,7 +308,7 @@ class _Simulation:
         assert model.backward_ms is not None
         total = t.noisy(value(model.backward_ms, t.rank, t.step, 30.0) * MS)
         slices = max(2, sharded or buckets)
-        begin, cpu = t.now, t.cpu_ns
+        begin = t.now
         t.in_backward, t.backward_calls, t.last_enter_ns = True, 0, 0
         call = None
         with t.inside(*places.BACKWARD, line=places.BACKWARD_LINE, phase="backward"):
@@ -330,13 +330,13 @@ class _Simulation:
         last_enter = t.last_enter_ns if call is not None else 0
         self.micro[t.rank] += 1
         t.writer.put(
-            Backward, begin, t.now, t.step, site=places.site(places.BACKWARD_LINE), cpu_ns=t.cpu_ns - cpu,
+            Backward, begin, t.now, t.step, site=places.site(places.BACKWARD_LINE),
             last_enter_ns=last_enter, collectives=t.backward_calls,
         )  # fmt: skip
 
     def _optimizer(self, t: Thread, model: Model) -> Program:
         number = 1 + [m.name for m in self.models if m.optimizer_ms is not None].index(model.name)
-        begin, cpu = t.now, t.cpu_ns
+        begin = t.now
         with t.inside(*places.OPTIMIZER, line=places.OPTIMIZER_LINE, phase="optimizer"):
             assert model.optimizer_ms is not None
             t.spend(
@@ -345,7 +345,7 @@ class _Simulation:
                 cpu=self._cpu(t),
             )
             yield from self._parts("in-optimizer", t)
-        t.writer.put(OptimizerStep, begin, t.now, t.step, name="AdamW", optimizer=number, cpu_ns=t.cpu_ns - cpu)
+        t.writer.put(OptimizerStep, begin, t.now, t.step, name="AdamW", optimizer=number)
         if number == 1:  # the optimizer that stepped first ends the steps of the run
             before = self.last_end[t.rank] or t.now
             t.writer.put(

@@ -54,6 +54,14 @@ class Spool:
         for number in sorted(self._numbers(PENDING)):
             yield number, self._path(number)
 
+    def pending_bytes(self) -> int:
+        """How much waits to be acknowledged."""
+        total = 0
+        for path in self.folder.glob(f"*{PENDING}"):
+            with contextlib.suppress(FileNotFoundError):
+                total += path.stat().st_size
+        return total
+
     def load(self, number: int) -> Frame:
         """One pending frame. A damaged file is moved aside as `.damaged`, counted, and raises FrameError."""
         path = self._path(number)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from threading import get_ident
-from time import monotonic_ns, thread_time_ns
+from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
 from rankscope.base.guard import swallow
 from rankscope.capture.patches import Patches
-from rankscope.capture.self_cost import WRAPPER_NS
 from rankscope.capture.source import Source
 from rankscope.records.training import Backward as BackwardRecord
 
@@ -30,7 +29,8 @@ class Backward(Source):
         phase = agent.name("backward")
         for name in ("backward", "grad"):
             original = getattr(torch.autograd, name)
-            self._patches.replace(torch.autograd, name, _timed(original, agent, phase, torch.compiler.is_compiling))
+            timed = _timed(original, agent, phase, torch.compiler.is_dynamo_compiling)
+            self._patches.replace(torch.autograd, name, timed)
 
     def remove(self) -> None:
         self._patches.undo()
@@ -45,7 +45,8 @@ def _timed(original: Any, agent: Agent, phase: int, is_compiling: Any) -> Any:
             return original(*args, **kwargs)
         if agent.thread != get_ident() and not agent.adopt_thread():
             return original(*args, **kwargs)
-        t0 = monotonic_ns()
+        timing = agent.timing
+        t0 = monotonic_ns() if timing else 0
         before, agent.phase = agent.phase, phase
         agent.in_backward = True
         agent.backward_collectives = agent.backward_last_enter = 0
@@ -54,7 +55,6 @@ def _timed(original: Any, agent: Agent, phase: int, is_compiling: Any) -> Any:
         except Exception as error:  # noqa: BLE001
             swallow("finding a backward's call-site", error)
             site = 0
-        cpu = thread_time_ns() if agent.timing else 0
         t1 = monotonic_ns()
         try:
             return original(*args, **kwargs)
@@ -64,11 +64,9 @@ def _timed(original: Any, agent: Agent, phase: int, is_compiling: Any) -> Any:
             agent.phase = before
             try:
                 agent.micro_batches += 1
-                used = thread_time_ns() - cpu if cpu else 0
-                agent.put(
-                    t1, t2 - t1, 3, site, agent.step, agent.backward_last_enter, used, agent.backward_collectives
-                )
-                agent.own_ns += t1 - t0 + monotonic_ns() - t2 + WRAPPER_NS * agent.slowness
+                agent.put(t1, t2 - t1, 3, site, agent.step, agent.backward_last_enter, 0, agent.backward_collectives)
+                if timing:
+                    agent.own_ns += t1 - t0 + monotonic_ns() - t2 + agent.wrapper_ns
             except Exception as error:  # noqa: BLE001
                 swallow("recording a backward", error)
 

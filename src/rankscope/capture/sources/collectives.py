@@ -13,7 +13,6 @@ from rankscope.base.guard import guard, swallow
 from rankscope.capture.boot import after_import
 from rankscope.capture.callsite import describe, is_library, user_frame
 from rankscope.capture.patches import Patches
-from rankscope.capture.self_cost import KERNEL_NS, WRAPPER_NS
 from rankscope.capture.source import Source
 from rankscope.records.collective import Collective, CommunicationCode, CommunicationWait
 
@@ -89,17 +88,18 @@ class Collectives(Source):
         agent = self._agent
         name = agent.name(short.rstrip("_"))
         redispatch = operation._handle.redispatch_boxed
-        describe = self._describe
+        describe, default, groups = self._describe, self._default, self._world.pg_map
 
         def kernel(keyset: Any, *args: Any) -> Any:
             if agent.ended:
                 return redispatch(keyset - key, *args)
-            t0 = monotonic_ns()
+            timing = agent.timing
+            t0 = monotonic_ns() if timing else 0
             mine = agent.thread == get_ident()
             try:
                 if agent.ring is None:
                     agent.open()
-                a, size, c = describe(self._group(args), args, 0)
+                a, size, c = describe(self._group(args) if len(groups) > 1 else default, args, 0)
             except Exception as error:  # noqa: BLE001
                 swallow("describing a collective", error)
                 a = size = c = 0
@@ -111,8 +111,8 @@ class Collectives(Source):
             try:
                 put = agent.put if mine else agent.thread_put()
                 put(t1, t2 - t1, 30, name, agent.step, a, size, c)
-                if mine:
-                    agent.own_ns += t1 - t0 + monotonic_ns() - t2 + KERNEL_NS * agent.slowness
+                if timing and mine:
+                    agent.own_ns += t1 - t0 + monotonic_ns() - t2 + agent.kernel_ns
             except Exception as error:  # noqa: BLE001
                 swallow("recording a collective", error)
             return result
@@ -141,7 +141,8 @@ class Collectives(Source):
             try:
                 put = agent.put if agent.thread == get_ident() else agent.thread_put()
                 put(t1, t2 - t1, 30, name, agent.step, a, size, c)
-                agent.own_ns += monotonic_ns() - t2 + 2 * KERNEL_NS * agent.slowness
+                if agent.timing:
+                    agent.own_ns += monotonic_ns() - t2 + 2 * agent.kernel_ns
             except Exception as error:  # noqa: BLE001
                 swallow("recording a send or receive", error)
             return result
@@ -258,7 +259,8 @@ class Collectives(Source):
                         user_frame(1)
                     )
                     agent.put(t1, t2 - t1, 31, name, agent.step, self._last, 0, site)
-                    agent.own_ns += monotonic_ns() - t2 + WRAPPER_NS * agent.slowness
+                    if agent.timing:
+                        agent.own_ns += monotonic_ns() - t2 + agent.wrapper_ns
                 except Exception as error:  # noqa: BLE001
                     swallow("recording a wait", error)
 

@@ -72,6 +72,7 @@ class Compiles(Source):
         begin = self._began.pop() if self._began else end
         if not self._began:  # a compilation inside another belongs to the outer one
             self._spans.append((begin, end, self._agent.step))
+            self._agent.wake = 0
 
     def _flush(self) -> None:
         """At the end of a step: write the compilations that it held, with what dynamo says of them."""

@@ -69,7 +69,8 @@ def timed(
             end = monotonic_ns()
             try:
                 agent.put(begin, end - begin, 47, name, agent.step, agent.site(), 0, 0)
-                agent.own_ns += monotonic_ns() - end
+                if agent.timing:
+                    agent.own_ns += monotonic_ns() - end + agent.wrapper_ns
             except Exception as error:  # noqa: BLE001
                 swallow("recording a read of a device value", error)
 

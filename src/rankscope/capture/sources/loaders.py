@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import weakref
-from contextlib import suppress
 from functools import wraps
 from threading import get_ident
 from time import monotonic_ns, thread_time_ns
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from rankscope.base.guard import guard, swallow
 from rankscope.capture.patches import Patches
-from rankscope.capture.self_cost import WRAPPER_NS
 from rankscope.capture.source import Source
 from rankscope.records.loading import BatchWait, Fetch, LoaderStart, WorkerStart
 
@@ -62,26 +60,25 @@ class Loaders(Source):
 
     def _next(self, original: Any) -> Any:
         agent, data = self._agent, self._data
+        describe, grad_enabled = self._describe, self._is_grad_enabled
 
         @wraps(original)
         def __next__(iterator: Any) -> Any:
             if agent.ended or agent.in_next or agent.thread != get_ident() or agent.role != "rank":
                 return original(iterator)
-            t0 = monotonic_ns()
+            timing = agent.timing
+            t0 = monotonic_ns() if timing else 0
             try:
                 if agent.ring is None:
                     agent.open()
-                name, flags, ordinal = self._describe(iterator)
+                name, flags = iterator.__dict__.get("_rankscope") or describe(iterator)
+                ordinal = iterator._num_yielded
             except Exception as error:  # noqa: BLE001
                 swallow("describing a loader", error)
                 name = flags = ordinal = 0
             before, agent.phase = agent.phase, data
             agent.in_next = True
             ended = 1
-            agent.fetch_cpu_ns = 0
-            workers = iterator._num_workers
-            # Without workers the fetch inside says the CPU time.
-            cpu = thread_time_ns() if workers and agent.timing else 0
             t1 = monotonic_ns()
             try:
                 batch = original(iterator)
@@ -92,27 +89,20 @@ class Loaders(Source):
                 agent.in_next = False
                 agent.phase = before
                 try:
-                    used = thread_time_ns() - cpu if cpu else agent.fetch_cpu_ns
-                    agent.put(t1, t2 - t1, 20, name, agent.step, ordinal, used, flags | ended << 53)
-                    agent.own_ns += t1 - t0 + monotonic_ns() - t2 + WRAPPER_NS * agent.slowness
+                    flags |= grad_enabled() << 52 | ended << 53
+                    agent.put(t1, t2 - t1, 20, name, agent.step, ordinal, 0, flags)
+                    if timing:
+                        agent.own_ns += t1 - t0 + monotonic_ns() - t2 + agent.wrapper_ns
                 except Exception as error:  # noqa: BLE001
                     swallow("recording a batch", error)
 
         return __next__
 
-    def _describe(self, iterator: Any) -> tuple[int, int, int]:
-        state = iterator.__dict__
-        flags = state.get("_rankscope_loader", 0) | self._is_grad_enabled() << 52
-        workers = iterator._num_workers
-        if workers:
-            outstanding = iterator._send_idx - iterator._rcvd_idx
-            # What has arrived: batches received out of order, and those still in the queue.
-            ready = sum(len(entry) == 2 for entry in iterator._task_info.values())
-            with suppress(NotImplementedError, OSError, AttributeError):
-                ready += iterator._data_queue.qsize()
-            flags |= min(workers, 4095) << 16 | min(max(outstanding, 0), 4095) << 28 | min(ready, 4095) << 40
-        name = state.get("_rankscope_name", 0) or self._named(iterator, iterator._dataset)
-        return name, flags, iterator._num_yielded
+    def _describe(self, iterator: Any, number: int = 0) -> tuple[int, int]:
+        """(name, number of its loader and of its workers) of an iterator, kept at it."""
+        known = self._named(iterator, iterator._dataset), number | min(iterator._num_workers, 4095) << 16
+        iterator.__dict__["_rankscope"] = known
+        return known
 
     def _number(self, loader: Any) -> int:
         known = self._loaders.get(id(loader))
@@ -132,7 +122,6 @@ class Loaders(Source):
                     agent.open()
             before, agent.phase = agent.phase, data
             reused = getattr(loader, "_iterator", None) is not None
-            cpu = thread_time_ns()
             t1 = monotonic_ns()
             try:
                 iterator = original(loader)
@@ -141,12 +130,11 @@ class Loaders(Source):
                 agent.phase = before
             try:
                 number = self._number(loader)
-                iterator.__dict__["_rankscope_loader"] = number
-                used = thread_time_ns() - cpu
+                name, _ = self._describe(iterator, number)
                 flags = number | bool(loader.persistent_workers) << 16 | reused << 17 | agent.site() << 32
-                name = self._named(iterator, loader.dataset)
-                agent.put(t1, t2 - t1, 21, name, agent.step, loader.num_workers, used, flags)
-                agent.own_ns += monotonic_ns() - t2
+                agent.put(t1, t2 - t1, 21, name, agent.step, loader.num_workers, 0, flags)
+                if agent.timing:
+                    agent.own_ns += monotonic_ns() - t2
             except Exception as error:  # noqa: BLE001
                 swallow("recording a loader start", error)
             return iterator
@@ -177,11 +165,11 @@ class Loaders(Source):
                     count = len(indices) if hasattr(indices, "__len__") else 1
                     first = indices[0] if isinstance(indices, list) and indices else 0
                     first = first & ((1 << 40) - 1) if isinstance(first, int) else 0
-                    name = self._named(fetcher, fetcher.dataset)
+                    name = fetcher.__dict__.get("_rankscope_name", 0) or self._named(fetcher, fetcher.dataset)
                     agent.put(t1, t2 - t1, 22, name, agent.step, count, used, agent.worker + 1 | first << 16)
                     if agent.role == "rank":
-                        agent.fetch_cpu_ns += used
-                        agent.own_ns += monotonic_ns() - t2 + WRAPPER_NS * agent.slowness
+                        if agent.timing:
+                            agent.own_ns += monotonic_ns() - t2 + agent.wrapper_ns
                     else:
                         agent.step += 1
                 except Exception as error:  # noqa: BLE001
@@ -193,8 +181,7 @@ class Loaders(Source):
         agent = self._agent
         if agent.step == 0 and agent.started_ns:
             name = self._named(fetcher, fetcher.dataset)
-            cpu = thread_time_ns()
-            agent.put(agent.started_ns, begin - agent.started_ns, 23, name, 0, agent.worker, cpu, 0)
+            agent.put(agent.started_ns, begin - agent.started_ns, 23, name, 0, agent.worker, 0, 0)
 
     def _worker_loop(self, original: Any) -> Any:
         agent = self._agent

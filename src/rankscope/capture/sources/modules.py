@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import weakref
+from functools import partial
 from threading import get_ident
-from time import monotonic_ns, thread_time_ns
+from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
 from rankscope.base.guard import swallow
 from rankscope.capture.deep import DeepRecorder
 from rankscope.capture.patches import Patches
-from rankscope.capture.self_cost import MODULE_NS, WRAPPER_NS
 from rankscope.capture.source import Source
 from rankscope.records.training import Forward, Module, Subnormals
 
@@ -18,12 +18,16 @@ if TYPE_CHECKING:
     from rankscope.capture.agent import Agent
 
 
+_Known = tuple["weakref.ref[Any]", int, int]
+"""A module that was called by user code: itself, its name id (0: it has no parameters), 1 for a compile wrapper."""
+
+
 class Modules(Source):
     """Calls of modules, by replacing `torch.nn.Module.__call__`.
 
     Global hooks would cost 1.8 µs for each module of a model and would be traced into compiled graphs. The
-    replacement costs an eighth of that, and compiled code never sees it: dynamo passes over its frame, and while it
-    traces through it, the original is called at once.
+    replacement takes the place of torch's own, for a module inside another one at no more than its price, and compiled
+    code never sees it: dynamo passes over its frame, and while it traces through it, the original is called at once.
     """
 
     name = "modules"
@@ -35,19 +39,20 @@ class Modules(Source):
 
         self._patches = Patches()
         self._agent = agent
-        self._without_parameters: dict[int, weakref.ref[Any]] = {}
-        self._models: dict[int, tuple[weakref.ref[Any], int, int]] = {}
+        self._models: dict[int, _Known] = {}
         self._model_ids: dict[int, tuple[weakref.ref[Any], int]] = {}
         self._model_counts: dict[str, int] = {}
         self._shapes: dict[Any, tuple[int, int]] = {}
         self._trained: set[int] = set()
-        self._inner_calls: dict[int, int] = {}
         self._tensor = torch.Tensor
         self._is_grad_enabled = torch.is_grad_enabled
         self._is_autocast_enabled = _autocast(torch)
         self._deep = deep = DeepRecorder(agent)
         original = torch.nn.Module.__call__
         is_compiling = torch.compiler.is_compiling
+        is_dynamo_compiling = torch.compiler.is_dynamo_compiling
+        # What torch's own `__call__` does, one frame less; whoever replaced it before us is called.
+        direct = getattr(original, "__qualname__", "") == "Module._wrapped_call_impl"
         dynamo = torch._C._dynamo.eval_frame.get_eval_frame_callback if hasattr(
             torch._C._dynamo.eval_frame, "get_eval_frame_callback"
         ) else _no_callback
@@ -56,14 +61,16 @@ class Modules(Source):
 
         def _wrapped_call_impl(self: Any, *args: Any, **kwargs: Any) -> Any:
             # The first test is a constant for dynamo, which therefore never sees what follows.
-            if is_compiling():
+            if is_dynamo_compiling():
                 return original(self, *args, **kwargs)
             if agent.depth:
                 # Inside compiled code the modules are called by dynamo's frames: each would be compiled alone.
                 if deep.on and agent.thread == get_ident() and dynamo() is None:
                     return deep.call(original, self, args, kwargs)
+                if direct and self._compiled_call_impl is None:
+                    return self._call_impl(*args, **kwargs)
                 return original(self, *args, **kwargs)
-            if agent.thread != get_ident() or agent.ended:
+            if agent.thread != get_ident() or agent.ended or is_compiling():
                 return original(self, *args, **kwargs)
             return root(original, phase, self, args, kwargs)
 
@@ -75,20 +82,25 @@ class Modules(Source):
 
     def _root_call(self, original: Any, phase: int, module: Any, args: Any, kwargs: Any) -> Any:
         agent = self._agent
-        bare = self._without_parameters.get(id(module))
-        if bare is not None and bare() is module:
-            return original(module, *args, **kwargs)  # a loss or an activation: its record would cost more than it
-        t0 = monotonic_ns()
+        timing = agent.timing
+        t0 = monotonic_ns() if timing else 0
+        name = -1
+        elements = flags = 0
         try:
-            if agent.ring is None:
-                agent.open()
-            values = self._describe(module, args, kwargs)
+            known = self._models.get(id(module))
+            if known is None or known[0]() is not module:
+                known = self._new(module)
+            name = known[1]
+            if name:
+                if agent.ring is None:
+                    agent.open()
+                elements, flags = self._describe(known, module, args, kwargs)
         except Exception as error:  # noqa: BLE001
             swallow("describing a forward", error)
-            values = (0, 0, 0)
+        if not name:
+            return original(module, *args, **kwargs)  # a loss or an activation: its record would cost more than it
         before, agent.phase = agent.phase, phase
         agent.depth = 1
-        cpu = thread_time_ns() if agent.timing else 0
         t1 = monotonic_ns()
         try:
             return original(module, *args, **kwargs)
@@ -97,62 +109,53 @@ class Modules(Source):
             agent.depth = 0
             agent.phase = before
             try:
-                name, elements, flags = values
-                used = thread_time_ns() - cpu if cpu else 0
-                agent.put(t1, t2 - t1, 2, name, agent.step, elements, used, flags)
+                agent.put(t1, t2 - t1, 2, max(name, 0), agent.step, elements, 0, flags)
                 if not agent.step:
                     self._deep.called()
-                agent.own_ns += t1 - t0 + monotonic_ns() - t2 + self._unseen(name)
+                if timing:
+                    agent.own_ns += t1 - t0 + monotonic_ns() - t2 + agent.wrapper_ns
             except Exception as error:  # noqa: BLE001
                 swallow("recording a forward", error)
 
-    def _describe(self, module: Any, args: Any, kwargs: Any) -> tuple[int, int, int]:
-        """(name id, elements of the inputs, flags) of one root call."""
-        known = self._models.get(id(module))
-        if known is None or known[0]() is not module:
-            known = self._new(module)
-        model, compiled = known[1], known[2]
-        if not compiled and module.__dict__.get("_compiled_call_impl") is not None:
+    def _describe(self, known: _Known, module: Any, args: Any, kwargs: Any) -> tuple[int, int]:
+        """(elements of the inputs, flags) of one root call."""
+        _, model, compiled = known
+        if module._compiled_call_impl is not None:
             compiled = 1
-        grad = self._is_grad_enabled()
-        training = module.training
-        if grad and training:
-            self._trained.add(model)
+        flags = model | compiled << 35
+        if module.training:
+            flags |= 1 << 32
+        if self._is_grad_enabled():
+            flags |= 1 << 33
+            if flags >> 32 & 1:
+                self._trained.add(model)
+        if self._is_autocast_enabled():
+            flags |= 1 << 34
+        if model in self._trained:
+            flags |= 1 << 36
         shapes = _shapes(args, kwargs, self._tensor)
         shape = self._shapes.get(shapes)
         if shape is None:
             text = " ".join(str(list(x)) for x in shapes)
             shape = self._shapes[shapes] = (self._agent.name(text or "()"), sum(x.numel() for x in shapes))
-        flags = (
-            model
-            | shape[0] << 16
-            | bool(training) << 32
-            | grad << 33
-            | self._is_autocast_enabled() << 34
-            | compiled << 35
-            | (model in self._trained) << 36
-        )
-        return model, shape[1], flags
+        return shape[1], flags | shape[0] << 16
 
-    def _new(self, module: Any) -> tuple[weakref.ref[Any], int, int]:
-        """A name for each model object, whatever wraps it; and the paths of its modules."""
+    def _new(self, module: Any) -> _Known:
+        """A name for each model object, whatever wraps it (0 without parameters); and the paths of its modules."""
         inner = _unwrapped(module)
         if next(inner.parameters(), None) is None:
-            self._without_parameters[id(module)] = weakref.ref(module)
-        known = self._model_ids.get(id(inner))
-        if known is None or known[0]() is not inner:
-            kind = type(inner).__name__
-            number = self._model_counts[kind] = self._model_counts.get(kind, -1) + 1
-            name = self._agent.name(f"{kind}#{number}" if number else kind)
-            known = self._model_ids[id(inner)] = (weakref.ref(inner), name)
-            self._inner_calls[name] = self._deep.learn(inner)
-        entry = self._models[id(module)] = (weakref.ref(module), known[1], int("_orig_mod" in module._modules))
+            name = 0
+        else:
+            known = self._model_ids.get(id(inner))
+            if known is None or known[0]() is not inner:
+                kind = type(inner).__name__
+                number = self._model_counts[kind] = self._model_counts.get(kind, -1) + 1
+                name = self._agent.name(f"{kind}#{number}" if number else kind)
+                known = self._model_ids[id(inner)] = (weakref.ref(inner), name)
+                self._deep.learn(inner)
+            name = known[1]
+        entry = self._models[id(module)] = (weakref.ref(module), name, int("_orig_mod" in module._modules))
         return entry
-
-    def _unseen(self, model: int) -> float:
-        """What entering and leaving the hooks of this call took, those of the modules inside included."""
-        inside = 0 if self._deep.on else self._inner_calls.get(model, 0) * MODULE_NS
-        return (WRAPPER_NS + inside) * self._agent.slowness
 
 
 def _unwrapped(module: Any) -> Any:
@@ -174,7 +177,7 @@ def _autocast(torch: Any) -> Any:
     """Whether autocast is on; asks nothing that would initialise a device."""
     enabled = torch.is_autocast_enabled
     if torch.version.cuda is None:
-        return lambda: enabled("cpu")
+        return partial(enabled, "cpu")
     return lambda: enabled("cuda") or enabled("cpu")
 
 

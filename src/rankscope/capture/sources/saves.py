@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from functools import wraps
 from threading import get_ident
-from time import monotonic_ns, thread_time_ns
+from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
 from rankscope.base.guard import guard, swallow
@@ -53,7 +53,6 @@ class Saves(Source):
             if agent.ended or agent.ring is None or agent.thread != get_ident():
                 return original(*args, **kwargs)
             before, agent.phase = agent.phase, phase
-            cpu = thread_time_ns()
             t1 = monotonic_ns()
             try:
                 return original(*args, **kwargs)
@@ -61,8 +60,7 @@ class Saves(Source):
                 t2 = monotonic_ns()
                 agent.phase = before
                 try:
-                    used = thread_time_ns() - cpu
-                    agent.put(t1, t2 - t1, 5, phase, agent.step, agent.site() | detail << 16, used, 0)
+                    agent.put(t1, t2 - t1, 5, phase, agent.step, agent.site() | detail << 16, 0, 0)
                 except Exception as error:  # noqa: BLE001
                     swallow("recording a save", error)
 

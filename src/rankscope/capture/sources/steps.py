@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import weakref
 from threading import get_ident
-from time import monotonic_ns, thread_time_ns
+from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
 from rankscope.base.guard import swallow
-from rankscope.capture.self_cost import WRAPPER_NS
 from rankscope.capture.source import Source
 from rankscope.records.training import OptimizerStep, Step
 
@@ -33,8 +32,8 @@ class Steps(Source):
 
         self._agent = agent
         self._phase = agent.name("optimizer")
-        self._is_compiling = torch.compiler.is_compiling
-        self._began: dict[int, tuple[int, int, int]] = {}
+        self._is_compiling = torch.compiler.is_dynamo_compiling
+        self._began: dict[int, tuple[int, int]] = {}
         self._forget()
         agent.in_child.append(self._forget)
         self._hooks: list[Any] = [
@@ -61,7 +60,7 @@ class Steps(Source):
                 return
             before, agent.phase = agent.phase, self._phase
             # By optimizer: one may step inside another one's step, and a step that raises never comes to `_after`.
-            self._began[id(optimizer)] = (monotonic_ns(), thread_time_ns() if agent.timing else 0, before)
+            self._began[id(optimizer)] = (monotonic_ns(), before)
         except Exception as error:  # noqa: BLE001
             swallow("an optimizer step begins", error)
 
@@ -74,17 +73,19 @@ class Steps(Source):
             started = self._began.pop(id(optimizer), None)
             if started is None or agent.ended or agent.thread != get_ident():
                 return
-            began, cpu, agent.phase = started
+            began, agent.phase = started
             if agent.ring is None:
                 agent.open()
             known = self._numbers.get(id(optimizer))
             if known is None or known[0]() is not optimizer:
                 known = self._new(optimizer)
             _, number, name = known
-            agent.put(began, end - began, 4, name, agent.step, number, thread_time_ns() - cpu if cpu else 0, 0)
-            if self._closes(number) and not agent.explicit_steps:
+            agent.put(began, end - began, 4, name, agent.step, number, 0, 0)
+            # With a single optimizer there is nothing to decide.
+            if (self._count == 1 or self._closes(number)) and not agent.explicit_steps:
                 agent.end_step(end)
-            agent.own_ns += monotonic_ns() - end + 2 * WRAPPER_NS * agent.slowness
+            if agent.timing:  # of the step that has just begun
+                agent.own_ns += monotonic_ns() - end + 2 * agent.wrapper_ns
         except Exception as error:  # noqa: BLE001
             swallow("an optimizer step ends", error)
 
@@ -93,6 +94,7 @@ class Steps(Source):
         self._count += 1
         entry = (weakref.ref(optimizer), self._count, agent.name(type(optimizer).__name__))
         self._numbers[id(optimizer)] = entry
+        self._closing = self._closing or self._count
         agent.parameters += sum(p.numel() for group in optimizer.param_groups for p in group["params"])
         agent.describe()
         return entry

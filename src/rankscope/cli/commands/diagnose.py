@@ -63,14 +63,16 @@ class Diagnose(Command):
 
 
 def diagnose(run: RunDir) -> tuple[Report, Details]:
-    """Report and details of one run, which its recorder makes where the run is going on. Raises UserError."""
+    """Report and details of one run, which its recorder has made where the run is going on. Raises UserError."""
     from rankscope.cli.progress import working
     from rankscope.cli.session import analyse, save
     from rankscope.store.lock import holder
 
-    recorder = holder(run.store)
+    recorder = holder(run.root)
     if recorder is not None and not read_manifest(run.root).finished:
-        return _ask(run, recorder)
+        answer = _ask(run, recorder)
+        if answer is not None:
+            return answer
     with working("analysing the records"):
         report, details = analyse(run)
     with contextlib.suppress(OSError):  # a folder that must not be written to still has its report shown
@@ -78,14 +80,16 @@ def diagnose(run: RunDir) -> tuple[Report, Details]:
     return report, details
 
 
-def _ask(run: RunDir, recorder: int) -> tuple[Report, Details]:
-    """Of a run that is going on, its recorder makes the report: only it may read the store."""
+def _ask(run: RunDir, recorder: int) -> tuple[Report, Details] | None:
+    """Of a run that is going on, its recorder has the report made: only it knows what is not in the store yet.
+
+    None: it has ended meanwhile.
+    """
     from rankscope.cli.history import read_report
-    from rankscope.cli.session import analyse
     from rankscope.report.details import details_from_json
     from rankscope.store.lock import holder
 
-    request = run.root / "report.request"
+    request = run.request
     try:
         request.touch()
         asked_ns = request.stat().st_mtime_ns
@@ -96,9 +100,9 @@ def _ask(run: RunDir, recorder: int) -> tuple[Report, Details]:
     while request.exists():
         if time.monotonic() > deadline:
             raise UserError(f"{run.root}: its recorder (process {recorder}) did not answer within a minute; try again")
-        if holder(run.store) is None:
+        if holder(run.root) is None:
             request.unlink(missing_ok=True)
-            return analyse(run)
+            return None
         time.sleep(0.1)
     if not run.report.exists() or run.report.stat().st_mtime_ns < asked_ns:
         raise UserError(f"{run.root}: its recorder could not make a report; {run.recorder_log} says why")

@@ -17,7 +17,7 @@ from rankscope.cli.command import Command
 if TYPE_CHECKING:
     from rankscope.cli.recording import Recording
 
-TICK_S = 0.1
+TICK_S = 0.25
 """Between two visits to the rings, which hold some 5 s of the busiest programs."""
 ORPHAN_IDLE_NS = 5_000_000_000
 """Without a supervisor: how long to wait for another process after the last observed one has ended."""
@@ -48,8 +48,9 @@ class Record(Command):
         os.nice(NICENESS)
         run = RunDir(args.run.absolute())
         read_manifest(run.root)
-        with Recording(run) as recording:
+        with Recording(run, supervised=args.supervised) as recording:
             if not (args.supervised and _until_told(recording)):
+                recording.supervised = False
                 _until_all_have_ended(recording)
         return 0
 

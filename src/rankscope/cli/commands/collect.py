@@ -1,0 +1,61 @@
+"""`rankscope collect`: frames of a run that is going on into its store, and a look at it; started by its recorder."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rankscope.base.rundir import RunDir
+from rankscope.cli.command import Command
+
+if TYPE_CHECKING:
+    from rankscope.report.report import Report
+
+
+class Collect(Command):
+    """Bring what was recorded so far into the run's store (used by other commands)."""
+
+    name = "collect"
+    example = "rankscope collect rankscope-runs/20260101-120000-ab12cd --report"
+    internal = True
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("run", type=Path)
+        parser.add_argument("--report", action="store_true", help="also analyse, save the report and tell new findings")
+
+    def run(self, args: argparse.Namespace) -> int:
+        from rankscope.base.manifest import read_manifest
+        from rankscope.cli.session import drain, keep_named_sources, open_when_free, report_of, save
+
+        logging.basicConfig(level=logging.INFO, stream=sys.stderr)  # into the run's recorder.log
+        run = RunDir(args.run.absolute())
+        try:
+            with open_when_free(run) as store:
+                drain(run, store)
+                keep_named_sources(run, store)
+                if args.report:
+                    report, details = report_of(store, read_manifest(run.root), run)
+                    save(run, report, details)
+                    tell(run, report)
+        finally:
+            if args.report:
+                run.request.unlink(missing_ok=True)
+        return 0
+
+
+def tell(run: RunDir, report: Report) -> None:
+    """Write each finding that has not been told of this run before, for whoever shows alerts."""
+    told = set()
+    if run.alerts.exists():
+        for line in run.alerts.read_text(encoding="utf-8").splitlines():
+            entry = json.loads(line)
+            told.add((entry["cause"], tuple(entry["ranks"])))
+    with run.alerts.open("a", encoding="utf-8") as file:
+        for finding in report.findings:
+            key = {"cause": finding.cause, "ranks": finding.ranks}
+            if finding.severity != "info" and tuple(key.values()) not in told:
+                file.write(json.dumps({"finding": finding.id, **key, "step": report.run.steps}) + "\n")

@@ -1,0 +1,49 @@
+"""What is recorded so far, brought into the store beside a run that goes on."""
+
+import json
+from types import SimpleNamespace
+
+from rankscope.base.rundir import RunDir
+from rankscope.cli.commands.collect import tell
+from rankscope.cli.recording import Recording
+from rankscope.store.open import open_store
+
+
+def test_takes_what_the_recorder_has_put_down(rankscope, add_run):
+    run = RunDir(add_run("20260101-100000-aa", finished=False))
+    recording = Recording(run, supervised=True)
+    with recording:
+        pass
+
+    code, _, error = rankscope("collect", str(run.root))
+
+    assert (code, error) == (0, "")
+    assert not list(run.spool.glob("*.frame"))
+    with open_store(run.store) as store:
+        assert store.query("SELECT count() AS n FROM payloads").to_pylist() == [{"n": 1}]
+    assert not run.report.exists()
+
+
+def test_takes_the_request_away_even_where_no_report_can_be_made(rankscope, add_run):
+    run = RunDir(add_run("20260101-100000-aa", finished=False))
+    run.request.touch()
+    run.manifest.write_text("{")
+
+    code, _, error = rankscope("collect", str(run.root), "--report")
+
+    assert code == 2 and "run.json" in error
+    assert not run.request.exists()
+
+
+def test_tells_each_finding_once(tmp_path):
+    run = RunDir(tmp_path)
+    finding = SimpleNamespace(id="F1", cause="slow-code", ranks=(1,), severity="warning")
+    note = SimpleNamespace(id="F2", cause="gc-pause", ranks=(), severity="info")
+    report = SimpleNamespace(findings=[finding, note], run=SimpleNamespace(steps=40))
+
+    tell(run, report)
+    finding.id = "F3"
+    tell(run, report)
+
+    lines = [json.loads(line) for line in run.alerts.read_text().splitlines()]
+    assert lines == [{"finding": "F1", "cause": "slow-code", "ranks": [1], "step": 40}]
