@@ -1,10 +1,10 @@
 """What observation costs: the same training bare and observed, in turn, and TraceML on it for comparison.
 
-    python bench/overhead.py            about 30 minutes
-    python bench/overhead.py --quick    about 3 minutes, for a look; its numbers are noise
+    python bench/overhead.py            about 25 minutes
+    python bench/overhead.py --quick    about 2 minutes, for a look; its numbers are noise
 
-Where a process's memory lies moves its speed by several percent, for all of its steps: many short pairs say more than
-few long ones.
+The bare and the observed job are alive together and take turns of a second (see turns.py). Where a process's memory
+lies moves its speed too, for as long as it lives: therefore several pairs of jobs.
 
 Ends with 1 where a number of docs/overhead.md is missed.
 """
@@ -21,12 +21,19 @@ import sys
 import sysconfig
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from train import WARM_UP
+from turns import take_turns
+
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "overhead.md"
+RANKSCOPE = "rankscope"
 TRACEML = "traceml-ai==0.5.0"
+REPORTS, RUN_S = 3, 15.0
+"""How many observed runs go on to their report, and for how long."""
 LIMITS = {5: 0.03, 20: 0.01, 100: 0.01}
 RECORD_LIMIT_NS = 300
 AGREEMENT = 0.005
@@ -34,10 +41,14 @@ AGREEMENT = 0.005
 
 @dataclass
 class Measured:
-    """One way of running one size: the figures of each repetition, both ranks averaged."""
+    """One size, one tool."""
 
-    step_ms: list[float] = field(default_factory=list)
-    cpu_ms: list[float] = field(default_factory=list)
+    step_ms: float = 0.0
+    """Of the bare job."""
+    step: list[float] = field(default_factory=list)
+    """How much longer than the bare job's a step is, for each pair of turns."""
+    cpu: list[float] = field(default_factory=list)
+    """The same of the ranks' CPU time."""
     reported: list[float] = field(default_factory=list)
     recorder: list[float] = field(default_factory=list)
     """CPU share of one core that the recorder took while it ran, start and end included."""
@@ -45,18 +56,18 @@ class Measured:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="2 pairs of short runs, nothing written")
-    parser.add_argument("--pairs", type=int, default=12, help="pairs of bare and observed runs (default: 12)")
-    parser.add_argument("--seconds", type=float, default=6.0, help="training time of a run (default: 6)")
+    parser.add_argument("--quick", action="store_true", help="1 launch of 10 s, nothing written")
+    parser.add_argument("--launches", type=int, default=3, help="pairs of jobs that take turns (default: 3)")
+    parser.add_argument("--seconds", type=float, default=50.0, help="how long each pair does (default: 50)")
     parser.add_argument("--sizes", type=int, nargs="+", default=sorted(LIMITS), choices=sorted(LIMITS), metavar="MS")
     parser.add_argument("--no-traceml", action="store_true", help="leave TraceML out")
     args = parser.parse_args()
-    pairs, seconds = (2, 4.0) if args.quick else (args.pairs, args.seconds)
+    launches, seconds = (1, 10.0) if args.quick else (args.launches, args.seconds)
     with tempfile.TemporaryDirectory(prefix="rankscope-bench-") as folder:
         work = Path(folder)
         traceml = None if args.no_traceml else install_traceml(work / "traceml")
         hooks = json.loads(output([sys.executable, str(HERE / "hooks.py"), "--json"]))
-        results = {size: measure(size, pairs, seconds, work, traceml) for size in args.sizes}
+        results = {size: measure(size, launches, seconds, work, traceml) for size in args.sizes}
     text, missed = table(results, hooks)
     print(text)
     if not args.quick:
@@ -69,68 +80,72 @@ def main() -> int:
 # -- runs --------------------------------------------------------------------------------------------------------
 
 
-def measure(size: int, pairs: int, seconds: float, work: Path, traceml: Path | None) -> dict[str, Measured]:
+def measure(size: int, launches: int, seconds: float, work: Path, traceml: Path | None) -> dict[str, Measured]:
     batch = int(calibrate(size, work))
-    steps = 30 + max(30, int(seconds * 1000 / size))
-    arguments = ["--size", str(size), "--batch", str(batch), "--steps", str(steps)]
-    ways = ["bare", "observed"] + (["traceml"] if traceml else [])
-    results = {way: Measured() for way in ways}
-    for number in range(pairs):
-        # A B B A: a drift of the machine meets both alike.
-        for way in ways if number % 2 == 0 else [*ways[1::-1], *ways[2:]]:
-            one_run(way, arguments, work, traceml, results[way])
-            step, cpu = results[way].step_ms[-1], results[way].cpu_ms[-1]
-            print(f"{size:4} ms, pair {number + 1}, {way:9} step {step:8.3f} ms, CPU {cpu:8.3f} ms", flush=True)
+    arguments = ["--size", str(size), "--batch", str(batch)]
+    tools = {RANKSCOPE: rankscope_command(work)}
+    if traceml is not None:
+        tools[TRACEML] = traceml_command(traceml, work)
+    results = {tool: Measured() for tool in tools}
+    for number in range(launches):
+        for tool, start in tools.items():
+            bare, observed = work / f"bare-{number}", work / f"observed-{number}"
+            commands = torchrun([*arguments, "--out", str(bare)]), start([*arguments, "--out", str(observed)])
+            turns = take_turns(list(zip(commands, (bare, observed), strict=True)), seconds, WARM_UP, size)
+            one = results[tool]
+            one.step_ms = statistics.median(t.step for t in turns[0]) / 1e6
+            step = [b.step / a.step - 1 for a, b in zip(*turns, strict=True)]
+            cpu = [b.cpu / a.cpu - 1 for a, b in zip(*turns, strict=True)]
+            one.step += step
+            one.cpu += cpu
+            medians = f"step {statistics.median(step):+.2%}, CPU {statistics.median(cpu):+.2%}"
+            print(f"{size:4} ms, pair {number + 1} of jobs, {tool:17} {len(step)} turns: {medians}", flush=True)
+        if number < REPORTS:
+            ask_for_a_report(arguments, size, work, results[RANKSCOPE])
     return results
+
+
+def ask_for_a_report(arguments: list[str], size: int, work: Path, into: Measured) -> None:
+    """One observed run by itself, for what its report says of the overhead."""
+    report = work / "report.json"
+    steps = WARM_UP + max(60, int(RUN_S * 1000 / size))
+    start = rankscope_command(work, "--report-json", str(report))
+    output(start([*arguments, "--steps", str(steps), "--out", str(work / "alone")]))
+    share = json.loads(report.read_text())["overhead"]["share"]
+    into.reported.append(float("nan") if share is None else share)
+    into.recorder.append(recorder_share(work / "runs"))
+    shutil.rmtree(work / "runs")
 
 
 def calibrate(size: int, work: Path) -> str:
     out = work / "batch"
-    launch([], ["--size", str(size), "--calibrate", str(size), "--out", str(out)], {})
+    output(torchrun(["--size", str(size), "--calibrate", str(size), "--out", str(out)]))
     return out.read_text()
 
 
-def one_run(way: str, arguments: list[str], work: Path, traceml: Path | None, into: Measured) -> None:
-    out = work / "measured"
-    report = work / "report.json"
-    arguments = [*arguments, "--out", str(out)]
-    prefix: list[str] = []
-    if way == "observed":
-        prefix = [sys.executable, "-m", "rankscope", "run", "--no-dashboard", "--runs-dir", str(work / "runs")]
-        prefix += ["--report-json", str(report), "--"]
-    if way == "traceml":
-        run_traceml(arguments, work, traceml)
-    else:
-        launch(prefix, arguments, {})
-    ranks = [json.loads(out.with_suffix(f".{rank}.json").read_text()) for rank in range(2)]
-    into.step_ms.append(statistics.mean(r["step_ms"] for r in ranks))
-    into.cpu_ms.append(statistics.mean(r["cpu_ms"] for r in ranks))
-    if way == "observed":
-        read = json.loads(report.read_text())
-        share = read["overhead"]["share"]
-        into.reported.append(float("nan") if share is None else share)
-        into.recorder.append(recorder_share(work / "runs"))
-        shutil.rmtree(work / "runs")
+def torchrun(arguments: list[str]) -> list[str]:
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    return [*launcher, str(HERE / "train.py"), *arguments]
 
 
-def launch(prefix: list[str], arguments: list[str], environment: dict[str, str]) -> None:
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    output([*prefix, *torchrun, str(HERE / "train.py"), *arguments], environment)
+def rankscope_command(work: Path, *options: str) -> Callable[[list[str]], list[str]]:
+    run = [sys.executable, "-m", "rankscope", "run", "--no-dashboard", "--runs-dir", str(work / "runs"), *options, "--"]
+    return lambda arguments: [*run, *torchrun(arguments)]
 
 
-def run_traceml(arguments: list[str], work: Path, traceml: Path | None) -> None:
-    assert traceml is not None
-    name = f"bench-{time.monotonic_ns()}"
-    output(
-        [
-            str(traceml / "bin" / "traceml"), "run", "--mode", "summary", "--nproc-per-node", "2", "--run-name", name,
-            "--logs-dir", str(work / "traceml-logs"), str(HERE / "train.py"), "--args", *arguments, "--traceml",
-        ]
-    )  # fmt: skip
+def traceml_command(traceml: Path, work: Path) -> Callable[[list[str]], list[str]]:
+    def command(arguments: list[str]) -> list[str]:
+        return [
+            str(traceml / "bin" / "traceml"), "run", "--mode", "summary", "--nproc-per-node", "2",
+            "--run-name", f"bench-{time.monotonic_ns()}", "--logs-dir", str(work / "traceml-logs"),
+            str(HERE / "train.py"), "--args", *arguments, "--traceml",
+        ]  # fmt: skip
+
+    return command
 
 
-def output(command: list[str], environment: dict[str, str] | None = None) -> str:
-    env = {**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})}
+def output(command: list[str]) -> str:
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
     for _ in range(2):  # a rank may be aborted by gloo at its end, on a busy machine, observed or not
         done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
         if not done.returncode:
@@ -179,21 +194,17 @@ def table(results: dict[int, dict[str, Measured]], hooks: dict[str, float]) -> t
     missed = []
     lines = [
         f"Measured {time.strftime('%Y-%m-%d')} on {os.cpu_count()} CPUs, 2 gloo ranks, one thread a rank.",
-        "Each figure is the ratio of the medians of all runs, in brackets the least and the greatest ratio of a pair.",
+        "Each figure is the median over pairs of turns, in brackets the quartiles and the standard error of the median.",
         "",
         "| step | observed by | step time | rank CPU | report says | recorder, of one core | limit |",
         "|---|---|---|---|---|---|---|",
     ]
-    for size, ways in results.items():
-        bare = ways["bare"]
-        for way, one in ways.items():
-            if way == "bare":
-                continue
-            step, step_text = ratio(one.step_ms, bare.step_ms)
-            cpu, cpu_text = ratio(one.cpu_ms, bare.cpu_ms)
-            name = "rankscope" if way == "observed" else TRACEML
+    for size, tools in results.items():
+        for tool, one in tools.items():
+            step, step_text = more(one.step)
+            cpu, cpu_text = more(one.cpu)
             reported = recorder = limit = "—"
-            if way == "observed":
+            if tool == RANKSCOPE:
                 said = statistics.median(one.reported)
                 reported, recorder = f"{said:.2%}", f"{statistics.median(one.recorder):.2%}"
                 limit = f"{LIMITS[size]:.0%}"
@@ -202,8 +213,8 @@ def table(results: dict[int, dict[str, Measured]], hooks: dict[str, float]) -> t
                         missed.append(f"{what} at {size} ms: {value:+.2%}, limit {LIMITS[size]:.0%}")
                 if abs(said - step) > AGREEMENT:
                     missed.append(f"the report says {said:.2%} at {size} ms, from outside it is {step:+.2%}")
-            length = statistics.median(bare.step_ms)
-            lines.append(f"| {length:.1f} ms | {name} | {step_text} | {cpu_text} | {reported} | {recorder} | {limit} |")
+            cells = (f"{one.step_ms:.1f} ms", tool, step_text, cpu_text, reported, recorder, limit)
+            lines.append(f"| {' | '.join(cells)} |")
     lines += ["", "| hook | CPU time |", "|---|---|"]
     lines += [f"| {name} | {cost / 1000:.2f} µs |" for name, cost in hooks.items()]
     if hooks["record"] > RECORD_LIMIT_NS:
@@ -211,11 +222,12 @@ def table(results: dict[int, dict[str, Measured]], hooks: dict[str, float]) -> t
     return "\n".join(lines), missed
 
 
-def ratio(observed: list[float], bare: list[float]) -> tuple[float, str]:
-    """(how much more, the same in words with the spread of the pairs)."""
-    more = statistics.median(observed) / statistics.median(bare) - 1
-    pairs = [a / b - 1 for a, b in zip(observed, bare, strict=True)]
-    return more, f"{more:+.2%} ({min(pairs):+.2%} to {max(pairs):+.2%})"
+def more(ratios: list[float]) -> tuple[float, str]:
+    """(how much more, the same in words: quartiles of the turns, and the standard error of the median)."""
+    low, middle, high = statistics.quantiles(ratios, n=4)
+    # Of a median: 1.25 standard deviations, here from the quartiles, over the root of the number.
+    error = 1.25 * (high - low) / 1.35 / len(ratios) ** 0.5
+    return middle, f"{middle:+.2%} ({low:+.2%} to {high:+.2%}; ± {error:.2%})"
 
 
 def write_page(text: str) -> None:

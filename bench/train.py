@@ -1,26 +1,27 @@
-"""The program of the benchmark: DDP training of an MLP on gloo, which times its own steps and CPU.
+"""The program of the benchmark: DDP training of an MLP on gloo, which notes when each step ended and its CPU time.
 
-Prints nothing; rank 0 and 1 write what they measured to OUT.<rank>.json. `--calibrate MS` looks for the batch size
-at which a bare step takes that long, and writes it instead.
+Prints nothing and trains until it is killed, or for `--steps`; each rank notes into OUT.<rank>, a table of int64
+[MAX_STEPS, 2] (monotonic ns, CPU ns of the process; 0: not reached). `--calibrate MS` looks for the batch size at
+which a bare step takes that long, and writes it instead.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import time
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader
 
 WARM_UP = 30
+MAX_STEPS = 100_000
 WIDTH = {5: 128, 20: 320, 100: 640}
 
 
@@ -28,7 +29,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--size", type=int, choices=sorted(WIDTH), default=20)
     parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--steps", type=int, default=MAX_STEPS)
     parser.add_argument("--calibrate", type=float, default=0.0)
     parser.add_argument("--traceml", action="store_true")
     parser.add_argument("--out", type=Path, required=True)
@@ -45,8 +46,9 @@ def main() -> None:
         if dist.get_rank() == 0:
             args.out.write_text(str(batch))
     else:
-        measured = train(model, width, args.batch, args.steps, traceml)
-        args.out.with_suffix(f".{dist.get_rank()}.json").write_text(json.dumps(measured))
+        file = args.out.with_suffix(f".{dist.get_rank()}")
+        notes = np.memmap(file, np.int64, "w+", shape=(MAX_STEPS, 2))
+        train(model, width, args.batch, notes[: args.steps], traceml)
     dist.barrier()
     time.sleep(0.5)  # gloo aborts a rank whose peer closes its connections while the rank is still busy with its own
     dist.destroy_process_group()
@@ -63,7 +65,10 @@ def calibrated(model: Any, width: int, wanted_ms: float) -> int:
     """The batch size for a step of that length, the same on both ranks."""
     batch = 16
     for _ in range(10):
-        median = torch.tensor(train(model, width, batch, 30 + max(20, int(1000 / wanted_ms)), None)["step_ms"])
+        steps = WARM_UP + max(20, int(1000 / wanted_ms))
+        notes = np.zeros((steps, 2), np.int64)
+        train(model, width, batch, notes, None)
+        median = torch.tensor(float(np.median(np.diff(notes[WARM_UP:, 0]))) / 1e6)
         dist.all_reduce(median)
         median /= dist.get_world_size()
         if abs(median.item() / wanted_ms - 1) < 0.05:
@@ -73,32 +78,19 @@ def calibrated(model: Any, width: int, wanted_ms: float) -> int:
     return batch
 
 
-def train(model: Any, width: int, batch: int, steps: int, traceml: Any) -> dict[str, float]:
+def train(model: Any, width: int, batch: int, notes: Any, traceml: Any) -> None:
+    """As many steps as there are rows in `notes`."""
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
     loss_of = nn.CrossEntropyLoss()
-    # Few samples, read again and again: fetching a batch stays cheap however large it is.
-    data = TensorDataset(torch.randn(batch, width), torch.zeros(batch, dtype=torch.long))
-    loader = DataLoader(OneBatch(data.tensors, steps), batch_size=None)
-    marks = []
-    cpu = 0
+    # One batch, read again and again: fetching it stays cheap however large it is.
+    one = torch.randn(batch, width), torch.zeros(batch, dtype=torch.long)
+    loader = DataLoader(OneBatch(one, len(notes)), batch_size=None)
     for i, (x, y) in enumerate(loader):
-        if i == WARM_UP:
-            cpu = time.process_time_ns()
-        if i >= WARM_UP:
-            marks.append(time.perf_counter_ns())
+        notes[i] = time.monotonic_ns(), time.process_time_ns()
         with traceml.trace_step(model) if traceml else contextlib.nullcontext():
             optimizer.zero_grad()
             loss_of(model(x), y).backward()
             optimizer.step()
-    cpu = time.process_time_ns() - cpu
-    steps_ns = sorted(b - a for a, b in pairwise(marks))
-    return {
-        "step_ms": steps_ns[len(steps_ns) // 2] / 1e6,
-        # What a step takes where nobody disturbs it.
-        "quiet_ms": steps_ns[len(steps_ns) // 10] / 1e6,
-        "mean_ms": sum(steps_ns) / len(steps_ns) / 1e6,
-        "cpu_ms": cpu / (steps - WARM_UP) / 1e6,
-    }
 
 
 class OneBatch(torch.utils.data.Dataset[Any]):
