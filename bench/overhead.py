@@ -194,7 +194,7 @@ def table(results: dict[int, dict[str, Measured]], hooks: dict[str, float]) -> t
     missed = []
     lines = [
         f"Measured {time.strftime('%Y-%m-%d')} on {os.cpu_count()} CPUs, 2 gloo ranks, one thread a rank.",
-        "Each figure is the median over pairs of turns, in brackets the quartiles and the standard error of the median.",
+        "Each figure is the median over pairs of turns, in brackets its quartiles and standard error.",
         "",
         "| step | observed by | step time | rank CPU | report says | recorder, of one core | limit |",
         "|---|---|---|---|---|---|---|",

@@ -22,6 +22,7 @@ from scoring import MIN_EXACT, Expected, Score, WhatIf, score, train_seconds, wh
 SHORT = ("p02", "p06", "p12", "p16", "n01", "n09")
 REPEATS_WHERE_NOISY = 5
 WHATIF_PAIRS = 3
+MIN_WHAT_IF = 6
 PERFORMANCE_CASES = 22
 
 
@@ -137,8 +138,10 @@ def missed_targets(results: Sequence[Result]) -> list[str]:
             missed.append(f"{result.name} not detected: {'; '.join(result.score.problems)}")
         if any(outcome.exit_code != result.bare_exit_code for outcome in result.outcomes):
             missed.append(f"{result.name}: exit code differs from bare")
-        if result.what_if is not None and not result.what_if.within:
-            missed.append(f"{result.name}: what-if is not within 5 points")
+    checked = [result for result in results if result.what_if is not None]
+    within = sum(bool(result.what_if and result.what_if.within) for result in checked)
+    if within < min(MIN_WHAT_IF, len(checked)):
+        missed.append(f"what-if within 5 points for {within} of {len(checked)} faults, {MIN_WHAT_IF} needed")
     return missed
 
 

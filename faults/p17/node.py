@@ -9,7 +9,8 @@ RENDER_CORES = ["1", "1"]
 
 
 def main() -> int:
-    jobs = [subprocess.Popen([sys.executable, "render.py", core]) for core in RENDER_CORES]
+    # Each in a session of its own, as the scheduler of a cluster starts them.
+    jobs = [subprocess.Popen([sys.executable, "render.py", core], start_new_session=True) for core in RENDER_CORES]
     try:
         return subprocess.call(["torchrun", "--standalone", "--nproc-per-node", "2", "train.py"])
     finally:

@@ -47,3 +47,10 @@ def test_a_wrong_number_ends_with_2_and_deletes_nothing(rankscope, runs, ids, wo
     assert code == 2
     assert error.startswith("rankscope: ") and error.count("\n") == 1
     assert sorted(os.listdir(runs)) == ids
+
+
+def test_a_folder_that_does_not_exist_is_said_to(rankscope, tmp_path):
+    code, out, error = rankscope("prune", "--keep", "1", "--runs-dir", str(tmp_path / "none"))
+
+    assert (code, out) == (2, "")
+    assert error == f"rankscope: {tmp_path / 'none'}: there is no such folder; name one with --runs-dir\n"

@@ -14,6 +14,7 @@ import pytest
         (["--config", "bad.toml", "--", "true"], "bad.toml: "),
         (["--config", "wrong.toml", "--", "true"], "wrong.toml: unknown key 'levle'"),
         (["--report-json", "no/r.json", "--", "true"], "no/r.json: its folder "),
+        (["--port", "99999", "--", "true"], "argument --port: 99999 is out of range: write a whole number, 1 to 65535"),
         (["--report-html", ".", "--", "true"], ".: cannot be written; choose another place"),
         (["--fail-on", "info", "--", "true"], "argument --fail-on: invalid choice: 'info'"),
     ],

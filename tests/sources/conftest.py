@@ -3,6 +3,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch  # noqa: F401  what observation starts with
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ import numpy as np
 
 from rankscope.analysis import timeline
 from rankscope.analysis.activities import builds_dataset
+from rankscope.analysis.crowding import cpus_of_workers, speed_without
 from rankscope.analysis.detector import MATERIAL, MATERIAL_EVERYWHERE, worst_ranks
 from rankscope.analysis.facts import Facts, Ints, Mask
 from rankscope.analysis.hot_code import HotPlace, hot_place, hot_place_of_workers, samples_in
@@ -46,6 +47,8 @@ class DataWait:
     """Time of the window charged to data on these ranks."""
     gain: float
     """Share of the run's time that would be saved if they did not wait."""
+    gain_with_cpus: float
+    """The same if the workers' CPU time were saved too, and ranks that wait for a CPU got it."""
     hot: HotPlace | None
     """Where batches are made, from the stack samples."""
     workers: int
@@ -86,6 +89,7 @@ def _assess(facts: Facts) -> DataWait:
     positions = worst_ranks(own, NOTICED * facts.mean_step_ns) if own.any() else ()
     masks = {p: facts.work(p, timeline.DATA) for p in positions}
     gain = facts.gain_without(masks) if positions else 0.0
+    making = sum(cpus_of_workers(facts, p) for p in positions)
     ns = facts.charged(timeline.DATA, positions) * facts.span_ns
     waits = _rows(facts, BatchWait, positions)
     starts = _rows(facts, LoaderStart, positions)
@@ -105,6 +109,7 @@ def _assess(facts: Facts) -> DataWait:
         positions=positions,
         ns=ns,
         gain=gain,
+        gain_with_cpus=max(gain, facts.gain_without(masks, speed=speed_without(facts, making))) if making else gain,
         hot=hot,
         workers=workers,
         dataset=dataset,

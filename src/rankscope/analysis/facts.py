@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -284,14 +285,23 @@ class Facts:
         before = self._replayed_ns
         return max(0.0, 1 - graph.total(tuple(changed)) / before) if before else 0.0
 
-    def gain_without(self, masks: dict[int, Mask], keep: float = 0.0) -> float:
-        """Share of the run's time saved if the masked segments took `keep` of their time."""
+    def gain_without(
+        self, masks: dict[int, Mask], keep: float = 0.0, speed: Mapping[int, float] = MappingProxyType({})
+    ) -> float:
+        """Share of the run's time saved if the masked segments took `keep` of their time.
+
+        `speed`: rank position -> of what its other work takes now, what it would take then.
+        """
 
         def change(position: int, durations: Ints) -> Ints | None:
-            mask = masks.get(position)
-            if mask is None:
+            mask, factor = masks.get(position), speed.get(position, 1.0)
+            if mask is None and factor == 1.0:
                 return None
-            durations[mask] = (durations[mask] * keep).astype(np.int64)
+            if factor != 1.0:
+                work = self.timelines[position].segments["collective"] < 0
+                durations[work] = (durations[work] * factor).astype(np.int64)
+            if mask is not None:
+                durations[mask] = (durations[mask] * keep).astype(np.int64)
             return durations
 
         return self.gain(change)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from rankscope.base.errors import UserError
@@ -25,6 +26,20 @@ def add_report_options(parser: argparse.ArgumentParser) -> None:
 def add_runs_dir(parser: argparse.ArgumentParser) -> None:
     """`--runs-dir`, read with `runs_dir`."""
     parser.add_argument("--runs-dir", type=Path, metavar="DIR", help="where run folders are kept (./rankscope-runs)")
+
+
+def whole_number(lowest: int, highest: int | None = None) -> Callable[[str], int]:
+    """An argparse type: a whole number in a range."""
+
+    def convert(text: str) -> int:
+        value = int(text)
+        if value < lowest or (highest is not None and value > highest):
+            wanted = f"{lowest} or more" if highest is None else f"{lowest} to {highest}"
+            raise argparse.ArgumentTypeError(f"{text} is out of range: write a whole number, {wanted}")
+        return value
+
+    convert.__name__ = "whole number"  # argparse names the type where the text is no number at all
+    return convert
 
 
 def runs_dir(args: argparse.Namespace) -> Path:

@@ -75,7 +75,8 @@ class GcPause(Detector):
             location=wording.location(place),
             first_step=min(steps, default=None),
             last_step=max(steps, default=None),
-            cost=wording.cost(facts, float(total[list(positions)].sum()), gain),
+            # All ranks run the same script: what is changed for these is changed for all.
+            cost=wording.cost(facts, float(total[list(positions)].sum()), facts.gain_without(masks)),
             evidence=(
                 Evidence("long collections", float(len(long)), "count", facts.numbers(positions)),
                 Evidence("longest collection", float(rows["duration_ns"].max()) / 1e6, "ms"),

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from rankscope.analysis import communication, wording
+from rankscope.analysis.crowding import cpus_beside, speed_without
 from rankscope.analysis.detector import MATERIAL, CannotExamine, Detector
 from rankscope.analysis.facts import Facts
 from rankscope.base.finding import Evidence, Finding
@@ -48,6 +49,10 @@ class MissingNoSync(Detector):
         if gain < MATERIAL:
             return
         first = accumulations[0]
+        # Reductions also run beside the backward, and take CPU time from it.
+        spared = 1 - 1 / max(1, first.reductions)
+        beside = sum(cpus_beside(facts, p) for p in range(facts.size)) * spared
+        gain = max(gain, facts.gain_without(masks, speed=speed_without(facts, beside)))
         ns = float(np.mean([facts.timelines[p].durations()[masks[p]].sum() for p in range(facts.size)]))
         yield Finding(
             cause=self.name,

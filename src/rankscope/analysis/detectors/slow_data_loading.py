@@ -71,7 +71,7 @@ class SlowDataLoading(Detector):
             location=wording.location(place),
             first_step=int(facts.steps[0]),
             last_step=int(facts.steps[-1]),
-            cost=wording.cost(facts, wait.ns, wait.gain),
+            cost=wording.cost(facts, wait.ns, wait.gain_with_cpus),
             evidence=tuple(evidence),
             next=(
                 f"make {place.short} faster: precompute, cache or vectorise it" if place else "profile the dataset",

@@ -13,7 +13,7 @@ from rankscope.base.errors import UserError
 from rankscope.base.manifest import read_manifest
 from rankscope.base.rundir import RunDir
 from rankscope.cli.command import Command
-from rankscope.cli.options import add_report_options, add_runs_dir, check_targets, runs_dir
+from rankscope.cli.options import add_report_options, add_runs_dir, check_targets, runs_dir, whole_number
 
 if TYPE_CHECKING:
     from rankscope.report.details import Details
@@ -34,7 +34,10 @@ class Diagnose(Command):
         add_runs_dir(parser)
         parser.add_argument("--baseline", metavar="RUN", help="also compare with this run (folder, id, report.json)")
         parser.add_argument(
-            "--world-size", type=int, metavar="N", help="ranks of the job (a run of rankscope knows its own)"
+            "--world-size",
+            type=whole_number(1),
+            metavar="N",
+            help="ranks of the job (a run of rankscope knows its own)",
         )
         add_report_options(parser)
 

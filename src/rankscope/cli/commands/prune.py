@@ -8,7 +8,7 @@ import shutil
 from rankscope.base.errors import UserError
 from rankscope.base.rundir import shared_ring_folder
 from rankscope.cli.command import Command
-from rankscope.cli.options import add_runs_dir, runs_dir
+from rankscope.cli.options import add_runs_dir, runs_dir, whole_number
 
 
 class Prune(Command):
@@ -18,15 +18,17 @@ class Prune(Command):
     example = "rankscope prune --keep 20"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--keep", type=int, required=True, metavar="N", help="how many of the newest runs stay")
+        parser.add_argument(
+            "--keep", type=whole_number(0), required=True, metavar="N", help="how many of the newest runs stay"
+        )
         add_runs_dir(parser)
 
     def run(self, args: argparse.Namespace) -> int:
         from rankscope.cli.history import history
 
-        if args.keep < 0:
-            raise UserError(f"--keep {args.keep}: write how many runs stay, 0 or more")
         folder = runs_dir(args)
+        if not folder.is_dir():
+            raise UserError(f"{folder}: there is no such folder; name one with --runs-dir")
         ended = [kept for kept in history(folder) if kept.manifest is not None and kept.state != "running"]
         for kept in ended[: max(0, len(ended) - args.keep)]:
             # The manifest goes first: what is interrupted here is no run any more, not half a run.

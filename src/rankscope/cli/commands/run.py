@@ -17,7 +17,7 @@ from rankscope.base.manifest import Manifest, write_manifest
 from rankscope.base.rundir import LEVELS, RunDir
 from rankscope.capture.config import Config, parse_budget, with_file
 from rankscope.cli.command import Command
-from rankscope.cli.options import add_report_options, add_runs_dir, check_targets, runs_dir
+from rankscope.cli.options import add_report_options, add_runs_dir, check_targets, runs_dir, whole_number
 
 
 class Run(Command):
@@ -29,7 +29,7 @@ class Run(Command):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--name", help="name of the run (default: its id)")
         add_runs_dir(parser)
-        parser.add_argument("--port", type=int, help="port of the dashboard (not in this version)")
+        parser.add_argument("--port", type=whole_number(1, 65535), help="port of the dashboard (not in this version)")
         parser.add_argument("--no-dashboard", action="store_true", help="serve no dashboard (not in this version)")
         parser.add_argument("--level", choices=LEVELS, help="how much is recorded (default: standard)")
         parser.add_argument("--budget", help="share of the step time that observation may take (default: 1%%)")
