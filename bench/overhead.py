@@ -1,12 +1,12 @@
 """What observation costs: the same training bare and observed, in turn, and TraceML on it for comparison.
 
-    python bench/overhead.py            about 25 minutes
+    python bench/overhead.py            about 15 minutes
     python bench/overhead.py --quick    about 2 minutes, for a look; its numbers are noise
 
-The bare and the observed job are alive together and take turns of a second (see turns.py). Where a process's memory
-lies moves its speed too, for as long as it lives: therefore several pairs of jobs.
-
-Ends with 1 where a number of docs/overhead.md is missed.
+Two ways: blocks of steps in one process, bare and observed in turn, and whole runs in turn. Two whole runs of the same
+bare program differ by up to a tenth in their step time on a small machine, by where their memory lies and how their
+connections came to be; only blocks in one process tell a difference of one percent. The recorder, which has a process
+of its own, is not in them: its CPU time is added.
 """
 
 from __future__ import annotations
@@ -21,19 +21,17 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
-from train import WARM_UP
-from turns import take_turns
+from train import SETTLING, WARM_UP
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "overhead.md"
 RANKSCOPE = "rankscope"
 TRACEML = "traceml-ai==0.5.0"
-REPORTS, RUN_S = 3, 15.0
-"""How many observed runs go on to their report, and for how long."""
+BLOCK_S = 1.0
 LIMITS = {5: 0.03, 20: 0.01, 100: 0.01}
 RECORD_LIMIT_NS = 300
 AGREEMENT = 0.005
@@ -41,33 +39,39 @@ AGREEMENT = 0.005
 
 @dataclass
 class Measured:
-    """One size, one tool."""
+    """One size. Ratios: how much more than bare."""
 
     step_ms: float = 0.0
-    """Of the bare job."""
+    """Of bare blocks."""
     step: list[float] = field(default_factory=list)
-    """How much longer than the bare job's a step is, for each pair of turns."""
+    """Step time of observed blocks over that of their bare neighbours."""
     cpu: list[float] = field(default_factory=list)
-    """The same of the ranks' CPU time."""
+    """The same of the CPU time of the whole rank process."""
+    null: list[float] = field(default_factory=list)
+    """Step time of bare blocks over that of the bare blocks next to them: what nothing looks like."""
+    runs: dict[str, list[float]] = field(default_factory=dict)
+    """Median step times of whole runs, in ms: bare, rankscope, TraceML."""
     reported: list[float] = field(default_factory=list)
     recorder: list[float] = field(default_factory=list)
-    """CPU share of one core that the recorder took while it ran, start and end included."""
+    """CPUs that the recorder took while it ran, start and end included."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="1 launch of 10 s, nothing written")
-    parser.add_argument("--launches", type=int, default=3, help="pairs of jobs that take turns (default: 3)")
-    parser.add_argument("--seconds", type=float, default=50.0, help="how long each pair does (default: 50)")
+    parser.add_argument("--quick", action="store_true", help="few blocks and one run each, nothing written")
+    parser.add_argument("--pairs", type=int, default=60, help="pairs of blocks of a second (default: 60)")
+    parser.add_argument("--runs", type=int, default=3, help="whole runs of each kind (default: 3)")
+    parser.add_argument("--seconds", type=float, default=15.0, help="training time of a whole run (default: 15)")
     parser.add_argument("--sizes", type=int, nargs="+", default=sorted(LIMITS), choices=sorted(LIMITS), metavar="MS")
     parser.add_argument("--no-traceml", action="store_true", help="leave TraceML out")
     args = parser.parse_args()
-    launches, seconds = (1, 10.0) if args.quick else (args.launches, args.seconds)
+    if args.quick:
+        args.pairs, args.runs, args.seconds = 10, 1, 5.0
     with tempfile.TemporaryDirectory(prefix="rankscope-bench-") as folder:
         work = Path(folder)
         traceml = None if args.no_traceml else install_traceml(work / "traceml")
         hooks = json.loads(output([sys.executable, str(HERE / "hooks.py"), "--json"]))
-        results = {size: measure(size, launches, seconds, work, traceml) for size in args.sizes}
+        results = {size: measure(size, args, work, traceml) for size in args.sizes}
     text, missed = table(results, hooks)
     print(text)
     if not args.quick:
@@ -80,68 +84,68 @@ def main() -> int:
 # -- runs --------------------------------------------------------------------------------------------------------
 
 
-def measure(size: int, launches: int, seconds: float, work: Path, traceml: Path | None) -> dict[str, Measured]:
-    batch = int(calibrate(size, work))
-    arguments = ["--size", str(size), "--batch", str(batch)]
-    tools = {RANKSCOPE: rankscope_command(work)}
-    if traceml is not None:
-        tools[TRACEML] = traceml_command(traceml, work)
-    results = {tool: Measured() for tool in tools}
-    for number in range(launches):
-        for tool, start in tools.items():
-            bare, observed = work / f"bare-{number}", work / f"observed-{number}"
-            commands = torchrun([*arguments, "--out", str(bare)]), start([*arguments, "--out", str(observed)])
-            turns = take_turns(list(zip(commands, (bare, observed), strict=True)), seconds, WARM_UP, size)
-            one = results[tool]
-            one.step_ms = statistics.median(t.step for t in turns[0]) / 1e6
-            step = [b.step / a.step - 1 for a, b in zip(*turns, strict=True)]
-            cpu = [b.cpu / a.cpu - 1 for a, b in zip(*turns, strict=True)]
-            one.step += step
-            one.cpu += cpu
-            medians = f"step {statistics.median(step):+.2%}, CPU {statistics.median(cpu):+.2%}"
-            print(f"{size:4} ms, pair {number + 1} of jobs, {tool:17} {len(step)} turns: {medians}", flush=True)
-        if number < REPORTS:
-            ask_for_a_report(arguments, size, work, results[RANKSCOPE])
-    return results
+def measure(size: int, args: argparse.Namespace, work: Path, traceml: Path | None) -> Measured:
+    arguments = ["--size", str(size), "--batch", str(calibrate(size, work))]
+    one = Measured()
+    blocks(one, arguments, max(SETTLING + 8, int(BLOCK_S * 1000 / size)), args.pairs, work)
+    medians = f"step {statistics.median(one.step):+.2%}, CPU {statistics.median(one.cpu):+.2%}"
+    print(f"{size:4} ms, {len(one.step)} pairs of blocks: {medians}", flush=True)
+    arguments += ["--steps", str(WARM_UP + max(30, int(args.seconds * 1000 / size)))]
+    for _ in range(args.runs):
+        for tool in ("bare", RANKSCOPE) if traceml is None else ("bare", RANKSCOPE, TRACEML):
+            whole_run(one, tool, arguments, work, traceml)
+            print(f"{size:4} ms, a whole run, {tool}: step {one.runs[tool][-1]:.3f} ms", flush=True)
+    return one
 
 
-def ask_for_a_report(arguments: list[str], size: int, work: Path, into: Measured) -> None:
-    """One observed run by itself, for what its report says of the overhead."""
-    report = work / "report.json"
-    steps = WARM_UP + max(60, int(RUN_S * 1000 / size))
-    start = rankscope_command(work, "--report-json", str(report))
-    output(start([*arguments, "--steps", str(steps), "--out", str(work / "alone")]))
-    share = json.loads(report.read_text())["overhead"]["share"]
-    into.reported.append(float("nan") if share is None else share)
-    into.recorder.append(recorder_share(work / "runs"))
-    shutil.rmtree(work / "runs")
+def blocks(one: Measured, arguments: list[str], block: int, pairs: int, work: Path) -> None:
+    out = work / "blocks"
+    output(torchrun([*arguments, "--pairs", str(pairs), "--block", str(block), "--out", str(out)]))
+    ranks = [json.loads(out.with_suffix(f".{rank}.json").read_text()) for rank in range(2)]
+
+    def mean(way: str, key: str) -> list[float]:
+        by_rank = [[block[key] for block in rank[way]] for rank in ranks]
+        return [statistics.mean(values) for values in zip(*by_rank, strict=True)]
+
+    bare = mean("bare", "step_ms")
+    one.step_ms = statistics.median(bare)
+    one.step = [b / a - 1 for a, b in zip(bare, mean("observed", "step_ms"), strict=True)]
+    one.cpu = [b / a - 1 for a, b in zip(mean("bare", "cpu_ms"), mean("observed", "cpu_ms"), strict=True)]
+    one.null = [b / a - 1 for a, b in pairwise(bare)]
 
 
-def calibrate(size: int, work: Path) -> str:
+def whole_run(one: Measured, tool: str, arguments: list[str], work: Path, traceml: Path | None) -> None:
+    out, report = work / "measured", work / "report.json"
+    command = torchrun([*arguments, "--out", str(out)])
+    if tool == RANKSCOPE:
+        run = [sys.executable, "-m", "rankscope", "run", "--no-dashboard", "--runs-dir", str(work / "runs")]
+        command = [*run, "--report-json", str(report), "--", *command]
+    elif tool == TRACEML:
+        assert traceml is not None
+        command = [
+            str(traceml / "bin" / "traceml"), "run", "--mode", "summary", "--nproc-per-node", "2",
+            "--run-name", f"bench-{time.monotonic_ns()}", "--logs-dir", str(work / "traceml-logs"),
+            str(HERE / "train.py"), "--args", *arguments, "--out", str(out), "--traceml",
+        ]  # fmt: skip
+    output(command)
+    ranks = [json.loads(out.with_suffix(f".{rank}.json").read_text()) for rank in range(2)]
+    one.runs.setdefault(tool, []).append(statistics.mean(r["step_ms"] for r in ranks))
+    if tool == RANKSCOPE:
+        share = json.loads(report.read_text())["overhead"]["share"]
+        one.reported.append(float("nan") if share is None else share)
+        one.recorder.append(recorder_share(work / "runs"))
+        shutil.rmtree(work / "runs")
+
+
+def calibrate(size: int, work: Path) -> int:
     out = work / "batch"
     output(torchrun(["--size", str(size), "--calibrate", str(size), "--out", str(out)]))
-    return out.read_text()
+    return int(json.loads(out.with_suffix(".0.json").read_text()))
 
 
 def torchrun(arguments: list[str]) -> list[str]:
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     return [*launcher, str(HERE / "train.py"), *arguments]
-
-
-def rankscope_command(work: Path, *options: str) -> Callable[[list[str]], list[str]]:
-    run = [sys.executable, "-m", "rankscope", "run", "--no-dashboard", "--runs-dir", str(work / "runs"), *options, "--"]
-    return lambda arguments: [*run, *torchrun(arguments)]
-
-
-def traceml_command(traceml: Path, work: Path) -> Callable[[list[str]], list[str]]:
-    def command(arguments: list[str]) -> list[str]:
-        return [
-            str(traceml / "bin" / "traceml"), "run", "--mode", "summary", "--nproc-per-node", "2",
-            "--run-name", f"bench-{time.monotonic_ns()}", "--logs-dir", str(work / "traceml-logs"),
-            str(HERE / "train.py"), "--args", *arguments, "--traceml",
-        ]  # fmt: skip
-
-    return command
 
 
 def output(command: list[str]) -> str:
@@ -189,37 +193,51 @@ def install_traceml(folder: Path) -> Path | None:
 # -- tables ------------------------------------------------------------------------------------------------------
 
 
-def table(results: dict[int, dict[str, Measured]], hooks: dict[str, float]) -> tuple[str, list[str]]:
+def table(results: dict[int, Measured], hooks: dict[str, float]) -> tuple[str, list[str]]:
     """The page's tables, and a line for each number that is missed."""
     missed = []
     lines = [
         f"Measured {time.strftime('%Y-%m-%d')} on {os.cpu_count()} CPUs, 2 gloo ranks, one thread a rank.",
-        "Each figure is the median over pairs of turns, in brackets its quartiles and standard error.",
+        "In one process: medians over pairs of blocks, in brackets quartiles and standard error of the median.",
+        "The recorder is its part of all CPUs, all of which the ranks keep busy here.",
         "",
-        "| step | observed by | step time | rank CPU | report says | recorder, of one core | limit |",
-        "|---|---|---|---|---|---|---|",
+        "| step | step time | rank CPU | two bare blocks | recorder | together | the report says | limit |",
+        "|---|---|---|---|---|---|---|---|",
     ]
-    for size, tools in results.items():
-        for tool, one in tools.items():
-            step, step_text = more(one.step)
-            cpu, cpu_text = more(one.cpu)
-            reported = recorder = limit = "—"
-            if tool == RANKSCOPE:
-                said = statistics.median(one.reported)
-                reported, recorder = f"{said:.2%}", f"{statistics.median(one.recorder):.2%}"
-                limit = f"{LIMITS[size]:.0%}"
-                for what, value in (("step time", step), ("rank CPU", cpu)):
-                    if value > LIMITS[size]:
-                        missed.append(f"{what} at {size} ms: {value:+.2%}, limit {LIMITS[size]:.0%}")
-                if abs(said - step) > AGREEMENT:
-                    missed.append(f"the report says {said:.2%} at {size} ms, from outside it is {step:+.2%}")
-            cells = (f"{one.step_ms:.1f} ms", tool, step_text, cpu_text, reported, recorder, limit)
-            lines.append(f"| {' | '.join(cells)} |")
-    lines += ["", "| hook | CPU time |", "|---|---|"]
+    for size, one in results.items():
+        step, step_text = more(one.step)
+        cpu, cpu_text = more(one.cpu)
+        recorder = statistics.median(one.recorder) / (os.cpu_count() or 1)
+        said = statistics.median(one.reported)
+        whole = step + recorder
+        cells = (
+            f"{one.step_ms:.1f} ms", step_text, cpu_text, more(one.null)[1], f"{recorder:.2%}", f"{whole:+.2%}",
+            f"{said:.2%}", f"{LIMITS[size]:.0%}",
+        )  # fmt: skip
+        lines.append(f"| {' | '.join(cells)} |")
+        for what, value in (("step time", whole), ("rank CPU", cpu)):
+            if value > LIMITS[size]:
+                missed.append(f"{what} at {size} ms: {value:+.2%}, limit {LIMITS[size]:.0%}")
+        if abs(said - whole) > AGREEMENT:
+            missed.append(f"the report says {said:.2%} at {size} ms, measured are {whole:+.2%}")
+    lines += ["", *whole_runs(results), "", "| hook | CPU time |", "|---|---|"]
     lines += [f"| {name} | {cost / 1000:.2f} µs |" for name, cost in hooks.items()]
     if hooks["record"] > RECORD_LIMIT_NS:
         missed.append(f"a record costs {hooks['record']:.0f} ns, limit {RECORD_LIMIT_NS} ns")
     return "\n".join(lines), missed
+
+
+def whole_runs(results: dict[int, Measured]) -> list[str]:
+    """Median step times of whole runs: their spread is that of the machine."""
+    tools = [tool for tool in ("bare", RANKSCOPE, TRACEML) if any(tool in one.runs for one in results.values())]
+    lines = [f"| whole runs of | {' | '.join(tools)} |", "|---" * (len(tools) + 1) + "|"]
+    for size, one in results.items():
+        cells = []
+        for tool in tools:
+            times = one.runs.get(tool, [])
+            cells.append(f"{statistics.median(times):.2f} ms ({min(times):.2f} to {max(times):.2f})" if times else "—")
+        lines.append(f"| {size} ms | {' | '.join(cells)} |")
+    return lines
 
 
 def more(ratios: list[float]) -> tuple[float, str]:

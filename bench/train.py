@@ -1,19 +1,24 @@
-"""The program of the benchmark: DDP training of an MLP on gloo, which notes when each step ended and its CPU time.
+"""The program of the benchmark: DDP training of an MLP on gloo that times its own steps and CPU.
 
-Prints nothing and trains until it is killed, or for `--steps`; each rank notes into OUT.<rank>, a table of int64
-[MAX_STEPS, 2] (monotonic ns, CPU ns of the process; 0: not reached). `--calibrate MS` looks for the batch size at
-which a bare step takes that long, and writes it instead.
+Prints nothing; each rank writes what it measured to OUT.<rank>.json: with `--steps` of a whole run, with `--pairs` of
+blocks that are bare and observed in turn, in this same process. `--calibrate MS` looks for the batch size at which a
+bare step takes that long, and writes it instead.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import json
+import os
+import statistics
+import tempfile
 import time
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -21,7 +26,8 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 
 WARM_UP = 30
-MAX_STEPS = 100_000
+SETTLING = 4
+"""Steps at the beginning of a block that do not count."""
 WIDTH = {5: 128, 20: 320, 100: 640}
 
 
@@ -29,7 +35,9 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--size", type=int, choices=sorted(WIDTH), default=20)
     parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--steps", type=int, default=MAX_STEPS)
+    parser.add_argument("--steps", type=int, default=0)
+    parser.add_argument("--pairs", type=int, default=0)
+    parser.add_argument("--block", type=int, default=40, help="steps of a block")
     parser.add_argument("--calibrate", type=float, default=0.0)
     parser.add_argument("--traceml", action="store_true")
     parser.add_argument("--out", type=Path, required=True)
@@ -41,14 +49,14 @@ def main() -> None:
     width = WIDTH[args.size]
     layers = [m for _ in range(3) for m in (nn.Linear(width, width), nn.ReLU())]
     model = DistributedDataParallel(nn.Sequential(*layers, nn.Linear(width, 10)))
+    measured: Any
     if args.calibrate:
-        batch = calibrated(model, width, args.calibrate)
-        if dist.get_rank() == 0:
-            args.out.write_text(str(batch))
+        measured = calibrated(model, width, args.calibrate)
+    elif args.pairs:
+        measured = in_turn(model, width, args.batch, args.pairs, args.block)
     else:
-        file = args.out.with_suffix(f".{dist.get_rank()}")
-        notes = np.memmap(file, np.int64, "w+", shape=(MAX_STEPS, 2))
-        train(model, width, args.batch, notes[: args.steps], traceml)
+        measured = train(model, width, args.batch, args.steps, traceml, settling=WARM_UP)
+    args.out.with_suffix(f".{dist.get_rank()}.json").write_text(json.dumps(measured))
     dist.barrier()
     time.sleep(0.5)  # gloo aborts a rank whose peer closes its connections while the rank is still busy with its own
     dist.destroy_process_group()
@@ -65,10 +73,7 @@ def calibrated(model: Any, width: int, wanted_ms: float) -> int:
     """The batch size for a step of that length, the same on both ranks."""
     batch = 16
     for _ in range(10):
-        steps = WARM_UP + max(20, int(1000 / wanted_ms))
-        notes = np.zeros((steps, 2), np.int64)
-        train(model, width, batch, notes, None)
-        median = torch.tensor(float(np.median(np.diff(notes[WARM_UP:, 0]))) / 1e6)
+        median = torch.tensor(train(model, width, batch, 50 + int(1000 / wanted_ms), None, settling=WARM_UP)["step_ms"])
         dist.all_reduce(median)
         median /= dist.get_world_size()
         if abs(median.item() / wanted_ms - 1) < 0.05:
@@ -78,19 +83,56 @@ def calibrated(model: Any, width: int, wanted_ms: float) -> int:
     return batch
 
 
-def train(model: Any, width: int, batch: int, notes: Any, traceml: Any) -> None:
-    """As many steps as there are rows in `notes`."""
+def in_turn(model: Any, width: int, batch: int, pairs: int, block: int) -> dict[str, list[dict[str, float]]]:
+    """Blocks of bare and of observed steps: A B B A ..., so that a drift of the machine meets both alike."""
+    measured: dict[str, list[dict[str, float]]] = {"bare": [], "observed": []}
+    train(model, width, batch, WARM_UP, None, settling=0)
+    for number in range(pairs):
+        for way in ("bare", "observed") if number % 2 == 0 else ("observed", "bare"):
+            with observation() if way == "observed" else contextlib.nullcontext():
+                measured[way].append(train(model, width, batch, block, None, settling=SETTLING))
+    return measured
+
+
+@contextlib.contextmanager
+def observation() -> Iterator[None]:
+    """Everything that runs in a rank under `rankscope run`: hooks, ring, stack sampler; not the recorder."""
+    from rankscope.base.clock import now_ns
+    from rankscope.capture import observer
+    from rankscope.capture.config import Config
+
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        agent = observer.start(Config(ring_folders=(folder,)), now_ns())
+        agent.open()
+        agent.step = 100  # steps that are recorded module by module are few, later
+        agent.wake = 0
+        try:
+            yield
+        finally:
+            observer.stop()
+
+
+def train(model: Any, width: int, batch: int, steps: int, traceml: Any, *, settling: int) -> dict[str, float]:
+    """Median step time and mean CPU time of a step, in ms, without the first `settling` ones."""
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
     loss_of = nn.CrossEntropyLoss()
     # One batch, read again and again: fetching it stays cheap however large it is.
     one = torch.randn(batch, width), torch.zeros(batch, dtype=torch.long)
-    loader = DataLoader(OneBatch(one, len(notes)), batch_size=None)
-    for i, (x, y) in enumerate(loader):
-        notes[i] = time.monotonic_ns(), time.process_time_ns()
+    marks = []
+    cpu = 0
+    dist.barrier()
+    for i, (x, y) in enumerate(DataLoader(OneBatch(one, steps), batch_size=None)):
+        if i == settling:
+            cpu = time.process_time_ns()
+        if i >= settling:
+            marks.append(time.perf_counter_ns())
         with traceml.trace_step(model) if traceml else contextlib.nullcontext():
             optimizer.zero_grad()
             loss_of(model(x), y).backward()
             optimizer.step()
+    cpu = time.process_time_ns() - cpu
+    times = [b - a for a, b in pairwise(marks)] or [0]
+    return {"step_ms": statistics.median(times) / 1e6, "cpu_ms": cpu / max(1, steps - settling) / 1e6}
 
 
 class OneBatch(torch.utils.data.Dataset[Any]):
@@ -107,4 +149,5 @@ class OneBatch(torch.utils.data.Dataset[Any]):
 
 
 if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     main()
