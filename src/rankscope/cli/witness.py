@@ -30,7 +30,8 @@ class Witness:
     def __init__(self, command: Sequence[str], site: str, ring_folders: Sequence[Path]) -> None:
         self._site = site
         self._folders = ring_folders
-        self._observed = False
+        self.observed = False
+        """Whether a process of the command has let us in."""
         self._python = False
         self._torch = False
         self._kept_out = kept_out_by_command(command)
@@ -42,12 +43,12 @@ class Witness:
 
     def look(self, pid: int) -> None:
         """Look at `pid` and its descendants, where it is time and nothing has been observed yet."""
-        if self._observed or time.monotonic() < self._next:
+        if self.observed or time.monotonic() < self._next:
             return
         self._pause_s = min(self._pause_s * 1.5, 5.0)
         self._next = time.monotonic() + self._pause_s
         if any(next(folder.glob("*.ring"), None) for folder in self._folders):
-            self._observed = True
+            self.observed = True
             return
         for process in _family(pid):
             self._look_at(f"/proc/{process}")
