@@ -94,6 +94,8 @@ def watch(case: Case, *, observed: bool) -> Seen:
         outcome: Outcome = run_observed(copy) if observed else run_bare(copy)
         if outcome.exit_code:
             raise SystemExit(f"{case.key} ended with {outcome.exit_code}:\n{outcome.output[-2000:]}")
+        if observed and not (outcome.report and outcome.report["run"]["steps"]):
+            raise SystemExit(f"{case.key} was not observed: there is nothing to compare")
         files = sorted(folder.glob("weights.*"))
         weights = {file.suffix: tuple(file.read_text().split()) for file in files}
         return Seen(_lines(outcome.output), weights)

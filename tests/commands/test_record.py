@@ -47,6 +47,33 @@ def test_whoever_asks_gets_a_report_and_the_end_leaves_everything_in_the_store(a
     assert holder(run.root) is None
 
 
+IGNORING = """
+import signal, sys, time
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+from pathlib import Path
+from rankscope.base.rundir import RunDir
+from rankscope.cli.recording import Recording
+run = RunDir(Path(sys.argv[1]))
+run.request.touch()
+with Recording(run, supervised=True) as recording:
+    deadline = time.monotonic() + 60
+    while (run.request.exists() or recording._collecting) and time.monotonic() < deadline:
+        recording.tick()
+        time.sleep(0.1)
+    assert recording._collecting is None
+"""
+
+
+@pytest.mark.slow
+def test_a_program_that_ignores_its_children_hands_that_on_and_nothing_breaks(add_run):
+    root = add_run("20260101-100000-aa", finished=False)
+
+    done = subprocess.run([sys.executable, "-c", IGNORING, str(root)], capture_output=True, text=True, timeout=90)
+
+    assert done.returncode == 0, done.stderr
+    assert RunDir(root).report.exists()
+
+
 def test_refuses_a_folder_that_is_no_run(rankscope, tmp_path):
     code, _, error = rankscope("record", str(tmp_path))
 

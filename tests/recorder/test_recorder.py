@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from rankscope.capture.ring import Ring
+from rankscope.recorder import counters
 from rankscope.recorder import recorder as module
 from rankscope.recorder.recorder import Recorder
 from rankscope.records import ring_layout
@@ -174,3 +175,16 @@ def test_names_travel_with_the_records(rings, spool):
 
     texts = [(p.id, p.text) for n, _ in spool.pending() for p in spool.load(n).payloads if p.kind == NAME]
     assert (7, "forward") in texts
+
+
+def test_a_kernel_without_scheduler_statistics_still_tells_the_rest(monkeypatch):
+    def missing(path):
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(counters, "_schedstat", missing)
+
+    states = {name for name, _, _ in counters.process_states(os.getpid())}
+    sums = {name for name, _, _ in counters.process_counters(os.getpid())}
+
+    assert {"cpu_ns", "stopped", "minor_faults"} <= states and "main_cpu_ns" not in states
+    assert {"affinity", "voluntary_switches"} <= sums and "run_delay_ns" not in sums

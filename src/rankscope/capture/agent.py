@@ -305,7 +305,8 @@ class Agent:
         self.thread = threading.get_ident()
         self.depth = 0
         self.phase = 0
-        self.step = 0
+        self.step = self.wake = 0
+        self.timing = True
         self.in_backward = self.in_next = self.waiting = False
         self.last_step_end = self.micro_batches = 0
         self.own_ns = 0

@@ -109,12 +109,20 @@ class Recording:
 
     def _reap(self, child: subprocess.Popen[bytes]) -> None:
         """If the collecting process has ended, put the next one off by what it took."""
-        pid, _, used = os.wait4(child.pid, os.WNOHANG)
-        if pid:
-            child.returncode = 0  # it has been waited for; Popen need not try
-            self._collecting = None
+        cpu_ns = 0
+        try:
+            pid, _, used = os.wait4(child.pid, os.WNOHANG)
+            if not pid:
+                return
             cpu_ns = int((used.ru_utime + used.ru_stime) * 1e9)
-            self._next_look = max(self._next_look, now_ns() + TIMES_AS_LONG * cpu_ns)
+        except ChildProcessError:
+            if os.path.exists(f"/proc/{child.pid}"):
+                return  # who started us ignores SIGCHLD, and so do we: the kernel waits for our children itself
+        child.returncode = 0  # it has been waited for; Popen need not try
+        self._collecting = None
+        self._next_look = max(self._next_look, now_ns() + TIMES_AS_LONG * cpu_ns)
+        # One that was killed has left it: it must not be started again and again for whoever asked.
+        self.run.request.unlink(missing_ok=True)
 
     def __enter__(self) -> Self:
         return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,19 +21,20 @@ def process_states(pid: int) -> list[Reading]:
     """
     try:
         stat = _read(f"/proc/{pid}/stat").rsplit(")", 1)[1].split()
-        on_cpu, delay = _schedstat(f"/proc/{pid}/schedstat")
-    except (OSError, ValueError, IndexError):
+    except (OSError, IndexError):
         return []  # it has ended
-    return [
+    readings = [
         ("cpu_ns", (int(stat[11]) + int(stat[12])) * TICK_NS, pid),
         ("minor_faults", int(stat[7]), pid),
         ("major_faults", int(stat[9]), pid),
         ("threads", int(stat[17]), pid),
         ("stopped", int(stat[0] in "Tt"), pid),
         ("blocked_io", int(stat[0] == "D"), pid),
-        ("main_cpu_ns", on_cpu, pid),
-        ("main_run_delay_ns", delay, pid),
     ]
+    with contextlib.suppress(OSError, ValueError):  # a kernel without scheduler statistics has no such file
+        on_cpu, delay = _schedstat(f"/proc/{pid}/schedstat")
+        readings += [("main_cpu_ns", on_cpu, pid), ("main_run_delay_ns", delay, pid)]
+    return readings
 
 
 def process_counters(pid: int) -> list[Reading]:
@@ -47,8 +49,9 @@ def process_counters(pid: int) -> list[Reading]:
         readings.append((name, value, pid))
 
     root = f"/proc/{pid}"
-    try:
+    with contextlib.suppress(OSError, ValueError):  # no such file in a kernel without scheduler statistics
         add("run_delay_ns", sum(_schedstat(f"{root}/task/{task}/schedstat")[1] for task in os.listdir(f"{root}/task")))
+    try:
         for line in _read(f"{root}/status").splitlines():
             if line.startswith("voluntary_ctxt"):
                 add("voluntary_switches", int(line.split()[1]))

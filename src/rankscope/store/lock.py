@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from pathlib import Path
@@ -20,8 +21,9 @@ class FolderLock:
             holder = os.read(self._handle, 32).decode() or "unknown"
             os.close(self._handle)
             raise UserError(f"the store {folder} is open in process {holder}: wait for it to end, or end it") from None
-        os.ftruncate(self._handle, 0)
-        os.write(self._handle, b"%d" % os.getpid())
+        with contextlib.suppress(OSError):  # on a full disk nobody learns who holds it, but it is held
+            os.ftruncate(self._handle, 0)
+            os.write(self._handle, b"%d" % os.getpid())
 
     def release(self) -> None:
         os.close(self._handle)

@@ -84,7 +84,7 @@ class Modules(Source):
         agent = self._agent
         timing = agent.timing
         t0 = monotonic_ns() if timing else 0
-        name = -1
+        name = -1  # until it is known; 0: not worth a record
         elements = flags = 0
         try:
             known = self._models.get(id(module))
