@@ -22,6 +22,7 @@ from rankscope.capture.self_cost import FACTOR, KERNEL_NS, WRAPPER_NS, slowness
 from rankscope.capture.source import Source
 from rankscope.records import payload, ring_layout
 from rankscope.records.host import Goodbye
+from rankscope.records.training import Step
 
 TIMED_EVERY, TIMED = 16, 8
 """Of so many steps one, this one, is timed. It is never one that is recorded module by module for its number."""
@@ -220,7 +221,7 @@ class Agent:
         if self.timing:
             own, self.own_ns = int(self.own_ns * FACTOR), 0
             self.governor.account(end_ns, end_ns - begin, own)
-        self.put(begin, end_ns - begin, 1, 0, self.step, self.micro_batches, flags, own)
+        self.put(begin, end_ns - begin, Step.code, 0, self.step, self.micro_batches, flags, own)
         self.last_step_end = end_ns
         self.micro_batches = 0
         self.step += 1

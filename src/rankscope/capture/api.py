@@ -17,6 +17,7 @@ from rankscope.capture import boot, deep, observer, standalone
 from rankscope.capture.agent import Agent
 from rankscope.capture.config import Config, from_environment, with_file, with_values
 from rankscope.records.record import float_bits
+from rankscope.records.training import Metric, Span
 
 
 def start(name: str | None = None, config: str | Path | Mapping[str, Any] | None = None) -> str | None:
@@ -107,7 +108,7 @@ def phase(name: str) -> Iterator[None]:
         end = monotonic_ns()
         agent.phase = before
         with guard("recording a phase"):
-            agent.put(begin, end - begin, 5, id, agent.step, agent.site(2), 0, 0)
+            agent.put(begin, end - begin, Span.code, id, agent.step, agent.site(2), 0, 0)
 
 
 def log(**values: Any) -> None:
@@ -123,7 +124,7 @@ def log(**values: Any) -> None:
         for name, value in values.items():
             number = _number(value)
             if number is not None:
-                agent.put(monotonic_ns(), 0, 7, agent.name(name), agent.step, float_bits(number), 0, 0)
+                agent.put(monotonic_ns(), 0, Metric.code, agent.name(name), agent.step, float_bits(number), 0, 0)
 
 
 def stop() -> None:

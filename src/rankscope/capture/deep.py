@@ -9,6 +9,7 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
 from rankscope.base.guard import swallow
+from rankscope.records.training import Module, Subnormals
 
 if TYPE_CHECKING:
     from rankscope.capture.agent import Agent
@@ -132,7 +133,7 @@ class DeepRecorder:
         autocast = torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
         full = autocast and bool(matrices) and _full_precision_product(matrices, args, output)
         flags = full | autocast << 1 | leaf << 2 | class_id << 16
-        agent.put(t1, t2 - t1, 6, path, agent.step, sum(p.numel() for p in matrices), 0, flags)
+        agent.put(t1, t2 - t1, Module.code, path, agent.step, sum(p.numel() for p in matrices), 0, flags)
         if not leaf or not agent.deep:
             return
         for parameter in matrices:
@@ -152,7 +153,7 @@ class DeepRecorder:
         size = sample.abs()
         count = int(((size < torch.finfo(tensor.dtype).tiny) & (size > 0)).sum())
         if count:
-            self._agent.put(monotonic_ns(), 0, 8, name, self._agent.step, count, sample.numel(), activation)
+            self._agent.put(monotonic_ns(), 0, Subnormals.code, name, self._agent.step, count, sample.numel(), activation)
 
 
 _known_paths: dict[int, tuple[weakref.ref[Any], str]] = {}

@@ -47,7 +47,7 @@ class Calls(Source):
         def call(*args: Any, **kwargs: Any) -> Any:
             if not is_compiling() and not agent.ended and agent.ring is not None and agent.thread == get_ident():
                 try:
-                    agent.put(monotonic_ns(), 0, 9, name, agent.step, agent.site(), 1, 0)
+                    agent.put(monotonic_ns(), 0, Call.code, name, agent.step, agent.site(), 1, 0)
                 except Exception as error:  # noqa: BLE001
                     swallow("recording a call", error)
             return original(*args, **kwargs)

@@ -110,7 +110,7 @@ class Collectives(Source):
             t2 = monotonic_ns()
             try:
                 put = agent.put if mine else agent.thread_put()
-                put(t1, t2 - t1, 30, name, agent.step, a, size, c)
+                put(t1, t2 - t1, Collective.code, name, agent.step, a, size, c)
                 if timing and mine:
                     agent.own_ns += t1 - t0 + monotonic_ns() - t2 + agent.kernel_ns
             except Exception as error:  # noqa: BLE001
@@ -140,7 +140,7 @@ class Collectives(Source):
             t2 = monotonic_ns()
             try:
                 put = agent.put if agent.thread == get_ident() else agent.thread_put()
-                put(t1, t2 - t1, 30, name, agent.step, a, size, c)
+                put(t1, t2 - t1, Collective.code, name, agent.step, a, size, c)
                 if agent.timing:
                     agent.own_ns += monotonic_ns() - t2 + 2 * agent.kernel_ns
             except Exception as error:  # noqa: BLE001
@@ -255,10 +255,12 @@ class Collectives(Source):
                 try:
                     frame = _getframe(1)
                     # torch itself waits at the end of a synchronous call, whose place is known already.
-                    site = self._last_site if is_library(frame.f_code) and self._last_site else agent.frame_site(
-                        user_frame(1)
+                    site = (
+                        self._last_site
+                        if is_library(frame.f_code) and self._last_site
+                        else agent.frame_site(user_frame(1))
                     )
-                    agent.put(t1, t2 - t1, 31, name, agent.step, self._last, 0, site)
+                    agent.put(t1, t2 - t1, CommunicationWait.code, name, agent.step, self._last, 0, site)
                     if agent.timing:
                         agent.own_ns += monotonic_ns() - t2 + agent.wrapper_ns
                 except Exception as error:  # noqa: BLE001
@@ -293,7 +295,16 @@ class Collectives(Source):
                 try:
                     buffer = bucket.buffer()
                     put = agent.put if agent.thread == get_ident() else agent.thread_put()
-                    put(t1, t2 - t1, 32, name, agent.step, 0, buffer.numel() * buffer.element_size(), 0)
+                    put(
+                        t1,
+                        t2 - t1,
+                        CommunicationCode.code,
+                        name,
+                        agent.step,
+                        0,
+                        buffer.numel() * buffer.element_size(),
+                        0,
+                    )
                 except Exception as error:  # noqa: BLE001
                     swallow("recording a communication hook", error)
 

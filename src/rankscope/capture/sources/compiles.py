@@ -87,7 +87,7 @@ class Compiles(Source):
             metric = metrics[index] if index < len(metrics) else None
             name, reason, ordinal, limit = _what(metric)
             reason_id = agent.name(reason) if reason else 0
-            agent.put(begin, end - begin, 41, agent.name(name), step, reason_id, ordinal, limit)
+            agent.put(begin, end - begin, Compile.code, agent.name(name), step, reason_id, ordinal, limit)
 
     def _new_metrics(self) -> list[Any]:
         utils: Any = sys.modules.get("torch._dynamo.utils")

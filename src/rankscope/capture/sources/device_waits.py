@@ -68,7 +68,7 @@ def timed(
         finally:
             end = monotonic_ns()
             try:
-                agent.put(begin, end - begin, 47, name, agent.step, agent.site(), 0, 0)
+                agent.put(begin, end - begin, DeviceWait.code, name, agent.step, agent.site(), 0, 0)
                 if agent.timing:
                     agent.own_ns += monotonic_ns() - end + agent.wrapper_ns
             except Exception as error:  # noqa: BLE001

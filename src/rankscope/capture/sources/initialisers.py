@@ -77,7 +77,9 @@ class Initialisers(Source):
         # A new list: the agent is going through the old one.
         agent.on_step = [call for call in agent.on_step if call != self._flush]
         for name, (begin, duration, count, repeated, site) in self._totals.items():
-            agent.put(begin, duration, 9, agent.name(f"torch.nn.init.{name}"), agent.step, site, count, repeated)
+            agent.put(
+                begin, duration, Call.code, agent.name(f"torch.nn.init.{name}"), agent.step, site, count, repeated
+            )
         self._totals.clear()
         self._seen.clear()
         with guard("ending the count of initialisations"):

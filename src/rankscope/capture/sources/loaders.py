@@ -90,7 +90,7 @@ class Loaders(Source):
                 agent.phase = before
                 try:
                     flags |= grad_enabled() << 52 | ended << 53
-                    agent.put(t1, t2 - t1, 20, name, agent.step, ordinal, 0, flags)
+                    agent.put(t1, t2 - t1, BatchWait.code, name, agent.step, ordinal, 0, flags)
                     if timing:
                         agent.own_ns += t1 - t0 + monotonic_ns() - t2 + agent.wrapper_ns
                 except Exception as error:  # noqa: BLE001
@@ -132,7 +132,7 @@ class Loaders(Source):
                 number = self._number(loader)
                 name, _ = self._describe(iterator, number)
                 flags = number | bool(loader.persistent_workers) << 16 | reused << 17 | agent.site() << 32
-                agent.put(t1, t2 - t1, 21, name, agent.step, loader.num_workers, 0, flags)
+                agent.put(t1, t2 - t1, LoaderStart.code, name, agent.step, loader.num_workers, 0, flags)
                 if agent.timing:
                     agent.own_ns += monotonic_ns() - t2
             except Exception as error:  # noqa: BLE001
@@ -166,7 +166,7 @@ class Loaders(Source):
                     first = indices[0] if isinstance(indices, list) and indices else 0
                     first = first & ((1 << 40) - 1) if isinstance(first, int) else 0
                     name = fetcher.__dict__.get("_rankscope_name", 0) or self._named(fetcher, fetcher.dataset)
-                    agent.put(t1, t2 - t1, 22, name, agent.step, count, used, agent.worker + 1 | first << 16)
+                    agent.put(t1, t2 - t1, Fetch.code, name, agent.step, count, used, agent.worker + 1 | first << 16)
                     if agent.role == "rank":
                         if agent.timing:
                             agent.own_ns += monotonic_ns() - t2 + agent.wrapper_ns
@@ -181,7 +181,7 @@ class Loaders(Source):
         agent = self._agent
         if agent.step == 0 and agent.started_ns:
             name = self._named(fetcher, fetcher.dataset)
-            agent.put(agent.started_ns, begin - agent.started_ns, 23, name, 0, agent.worker, 0, 0)
+            agent.put(agent.started_ns, begin - agent.started_ns, WorkerStart.code, name, 0, agent.worker, 0, 0)
 
     def _worker_loop(self, original: Any) -> Any:
         agent = self._agent

@@ -53,9 +53,11 @@ class Modules(Source):
         is_dynamo_compiling = torch.compiler.is_dynamo_compiling
         # What torch's own `__call__` does, one frame less; whoever replaced it before us is called.
         direct = getattr(original, "__qualname__", "") == "Module._wrapped_call_impl"
-        dynamo = torch._C._dynamo.eval_frame.get_eval_frame_callback if hasattr(
-            torch._C._dynamo.eval_frame, "get_eval_frame_callback"
-        ) else _no_callback
+        dynamo = (
+            torch._C._dynamo.eval_frame.get_eval_frame_callback
+            if hasattr(torch._C._dynamo.eval_frame, "get_eval_frame_callback")
+            else _no_callback
+        )
         root = self._root_call
         phase = agent.name("forward")
 
@@ -109,7 +111,7 @@ class Modules(Source):
             agent.depth = 0
             agent.phase = before
             try:
-                agent.put(t1, t2 - t1, 2, max(name, 0), agent.step, elements, 0, flags)
+                agent.put(t1, t2 - t1, Forward.code, max(name, 0), agent.step, elements, 0, flags)
                 if not agent.step:
                     self._deep.called()
                 if timing:

@@ -60,7 +60,7 @@ class Saves(Source):
                 t2 = monotonic_ns()
                 agent.phase = before
                 try:
-                    agent.put(t1, t2 - t1, 5, phase, agent.step, agent.site() | detail << 16, 0, 0)
+                    agent.put(t1, t2 - t1, Span.code, phase, agent.step, agent.site() | detail << 16, 0, 0)
                 except Exception as error:  # noqa: BLE001
                     swallow("recording a save", error)
 

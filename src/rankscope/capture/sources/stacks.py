@@ -99,7 +99,7 @@ class Stacks(Source):
                 cpu = time.clock_gettime_ns(time.pthread_getcpuclockid(target))
                 # Last: a thread that gave the interpreter to this one takes a moment to fall asleep over it.
                 late = max(0, now - planned - int(interval * 1e9)) | self._state(target) << 48
-                put(now, 0, 42, agent.phase, agent.step, stack, cpu, late)
+                put(now, 0, StackSample.code, agent.phase, agent.step, stack, cpu, late)
             planned = monotonic_ns()
             self.thread_cpu_ns = spent_before + time.thread_time_ns()
 

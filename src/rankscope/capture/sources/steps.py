@@ -80,7 +80,7 @@ class Steps(Source):
             if known is None or known[0]() is not optimizer:
                 known = self._new(optimizer)
             _, number, name = known
-            agent.put(began, end - began, 4, name, agent.step, number, 0, 0)
+            agent.put(began, end - began, OptimizerStep.code, name, agent.step, number, 0, 0)
             # With a single optimizer there is nothing to decide.
             if (self._count == 1 or self._closes(number)) and not agent.explicit_steps:
                 agent.end_step(end)
