@@ -49,3 +49,11 @@ def test_is_silent_about_pauses_that_hide_behind_a_slower_peer():
     run = replace(BASE, forward_ms={0: 145.0}, parts=(Pause(ms=120.0, every=5, ranks=(1,)),)).build()
 
     assert found_by(GcPause, run) == []
+
+
+def test_ranks_that_collect_at_the_same_moment_stop_the_run_once():
+    run = replace(BASE, ranks=4, parts=(Pause(ms=150.0, every=2),)).build()
+
+    [found] = GcPause().examine(run.facts)
+
+    assert found.cost.share == pytest.approx(0.6, abs=0.01)  # 150 ms in each 250 ms, on all four ranks at once

@@ -45,3 +45,14 @@ def test_examines_runs_of_a_few_steps():
     parts = (Compile(reason="", when=lambda r, s: s == 0), Compile(when=lambda r, s: s in (2, 3, 4)))
 
     assert [f.cause for f in found_by(Recompilation, replace(BASE, steps=6, parts=parts).build())] == ["recompilation"]
+
+
+def test_a_run_of_one_step_costs_no_more_than_itself():
+    first = Compile(reason="", ms=800.0, at="before-forward")
+    parts = (first, Compile(), Compile(), Compile(at="in-backward"))
+
+    [found] = Recompilation().examine(replace(BASE, steps=1, parts=parts).build().facts)
+
+    # 800 ms once and three times 300 ms, of one step.
+    assert found.cost.share == pytest.approx(0.9 / 1.749, abs=0.005)
+    assert "51 % of the run" in found.title

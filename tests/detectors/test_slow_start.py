@@ -45,3 +45,11 @@ def test_is_silent_about_long_imports():
 
 def test_is_silent_where_each_weight_is_initialised_once():
     assert found_by(SlowStart, replace(BASE, parts=(Initialise(ms=900.0),)).build()) == []
+
+
+def test_a_run_of_one_step_costs_no_more_than_itself():
+    run = replace(BASE, steps=1, parts=(Initialise(ms=5000.0, repeated=0.9),)).build()
+
+    [found] = found_by(SlowStart, run)
+
+    assert found.share == pytest.approx(4.5 / 6.05, abs=0.01)

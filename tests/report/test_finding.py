@@ -61,3 +61,9 @@ def test_evidence_that_is_no_finite_number_has_no_value():
 def test_a_cost_is_a_number_or_not_known():
     with pytest.raises(ValueError, match=r"cost\.share is inf; write None for what is not known"):
         Cost(1.0, float("inf"), None)
+
+
+@pytest.mark.parametrize("share", [-0.01, 1.01, 2.4e9])
+def test_a_share_is_between_0_and_1(share):
+    with pytest.raises(ValueError, match=r"cost\.share is .*; a share is between 0 and 1"):
+        Cost(1.0, share, None)

@@ -49,7 +49,7 @@ findings = st.builds(
     location=maybe(st.builds(Location, words, ints, words)),
     first_step=maybe(ints),
     last_step=maybe(ints),
-    cost=st.builds(Cost, maybe(floats), maybe(floats), maybe(floats)),
+    cost=st.builds(Cost, maybe(floats), maybe(st.floats(0, 1)), maybe(st.floats(0, 1))),
     evidence=st.lists(st.builds(Evidence, words, maybe(floats), words, ranks), min_size=1, max_size=2).map(tuple),
     explains=many(words),
     next=many(words),

@@ -152,6 +152,12 @@ class Facts:
         """... to the end of the last step."""
         return int(self.attribution.end[-1]) if len(self.steps) else 0
 
+    @cached_property
+    def finished_ns(self) -> int:
+        """When the last rank ended the last step, also where the window is empty; 0 without a step."""
+        ends = self._steps_and_ends[1]
+        return int(ends[:, -1].max()) if ends.size else 0
+
     @property
     def span_ns(self) -> int:
         """Length of the window."""

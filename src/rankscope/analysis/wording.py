@@ -52,4 +52,6 @@ def at(place: Place | None) -> str:
 def cost(facts: Facts, ns: float, gain: float | None) -> Cost:
     """The cost of something that takes `ns` of the window."""
     steps = max(1, len(facts.steps))
-    return Cost(ns / steps / 1e6, ns / facts.span_ns if facts.span_ns else None, gain)
+    # A quota counts the time of every core that it held, and a record may begin before the window.
+    share = min(1.0, ns / facts.span_ns) if facts.span_ns else None
+    return Cost(ns / steps / 1e6, share, gain)

@@ -38,6 +38,8 @@ class Cost:
                 continue
             if not math.isfinite(value):
                 raise ValueError(f"cost.{name} is {value}; write None for what is not known")
+            if name != "ms_per_step" and not 0 <= value <= 1:
+                raise ValueError(f"cost.{name} is {value}; a share is between 0 and 1")
             object.__setattr__(self, name, float(value))  # numpy's numbers are no JSON
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from rankscope.analysis import timeline, wording
 from rankscope.analysis.detector import MATERIAL, Detector, worst_ranks
-from rankscope.analysis.facts import Facts
+from rankscope.analysis.facts import Facts, Mask
 from rankscope.analysis.hot_code import hot_place, samples_in
 from rankscope.analysis.tables import column
 from rankscope.base.finding import Evidence, Finding
@@ -62,6 +62,7 @@ class GcPause(Detector):
         place = hot.place if hot is not None else None
         who = wording.ranks(facts, positions)
         usual = float(np.median(long["duration_ns"]))
+        stopped = _stopped_ns(facts, masks, positions)
         steps = [s for s in (facts.step_of(int(t)) for t in long["time_ns"]) if s is not None]
         yield Finding(
             cause=self.name,
@@ -76,11 +77,11 @@ class GcPause(Detector):
             first_step=min(steps, default=None),
             last_step=max(steps, default=None),
             # All ranks run the same script: what is changed for these is changed for all.
-            cost=wording.cost(facts, float(total[list(positions)].sum()), facts.gain_without(masks)),
+            cost=wording.cost(facts, stopped, facts.gain_without(masks)),
             evidence=(
                 Evidence("long collections", float(len(long)), "count", facts.numbers(positions)),
                 Evidence("longest collection", float(rows["duration_ns"].max()) / 1e6, "ms"),
-                Evidence("time in collections", float(total[list(positions)].sum()) / facts.span_ns, "share"),
+                Evidence("time in collections", stopped / facts.span_ns, "share"),
             ),
             next=(
                 "call gc.freeze() once after start-up, so that what lives for ever is not walked again",
@@ -88,6 +89,15 @@ class GcPause(Detector):
                 "keep fewer small Python objects alive",
             ),
         )
+
+
+def _stopped_ns(facts: Facts, masks: dict[int, Mask], positions: tuple[int, ...]) -> float:
+    """Time in which at least one of these ranks collects: ranks that collect at the same moment stop the run once."""
+    segments = np.concatenate([facts.timelines[p].segments[masks[p]] for p in positions])
+    segments = segments[np.argsort(segments["start"])]
+    until = np.maximum.accumulate(segments["end"])
+    begin = np.maximum(segments["start"], np.append(segments["start"][:1], until[:-1]))
+    return float(np.maximum(0, segments["end"] - begin).sum())
 
 
 def _longest(facts: Facts, position: int) -> float:

@@ -61,9 +61,11 @@ class Recompilation(Detector):
             times[p] += int(row["duration_ns"])
             counts[p] += 1
         limit = bool(column(np.array([row for _, row in rows]), Compile, "limit").any())
-        first = min(int(facts.rows(Compile, p, window=False)["time_ns"].min()) for p, _ in rows)
-        run_ns = max(1, facts.end - first)
-        share = float(times.max()) / run_ns
+        compiles = [facts.rows(Compile, p, window=False) for p in {p for p, _ in rows}]
+        first = min(int(c["time_ns"].min()) for c in compiles)
+        last = max(int((c["time_ns"] + c["duration_ns"]).max()) for c in compiles)
+        run_ns = max(1, max(facts.finished_ns, last) - first)
+        share = min(1.0, float(times.max()) / run_ns)  # one compilation may run inside another
         if counts.max() < FEWEST or (share < MATERIAL and not limit):
             return
         positions = worst_ranks(counts)

@@ -49,7 +49,7 @@ class SlowStart(Detector):
         found = [_start(facts, p) for p in range(facts.size)]
         repeated = np.array([f.repeated_ns for f in found])
         hot = np.array([f.hot_ns for f in found])
-        run = max(1, facts.end - min(f.begin for f in found))
+        run = max(1, facts.finished_ns - min(f.begin for f in found))
         cost = np.maximum(repeated, hot)
         positions = worst_ranks(cost, NOTICEABLE_NS)
         if not positions:
