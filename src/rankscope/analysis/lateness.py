@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 from rankscope.analysis import timeline
 from rankscope.analysis.facts import Facts, Floats
 from rankscope.analysis.tables import column
-from rankscope.records.training import Backward, Forward
+from rankscope.records.training import Forward
 
 COMPUTE = (timeline.FORWARD, timeline.BACKWARD, timeline.OPTIMIZER)
 """Phases in which the device, or the CPU in its place, does the model's arithmetic."""
+SHORTEST_PHASE_NS = 50_000
+"""Below this a phase is call overhead, not kernels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ def ratio_by_phase(facts: Facts, position: int) -> dict[str, float]:
     for phase in COMPUTE:
         times = [_per_step(facts, p, phase) for p in range(facts.size)]
         others = np.median([np.median(t) for p, t in enumerate(times) if p != position])
-        if others > 50_000:  # below this a phase is call overhead, not kernels
+        if others > SHORTEST_PHASE_NS:
             ratios[phase] = float(np.median(times[position]) / others)
     return ratios
 
@@ -76,14 +78,3 @@ def elements_per_step(facts: Facts, position: int) -> Floats:
     return np.bincount(steps[good], rows["a"][good].astype(float), minlength=len(facts.steps))[
         : len(facts.steps)
     ].astype(np.float64)
-
-
-def cpu_per_step(facts: Facts, position: int) -> Floats:
-    """CPU time of a rank's thread in forward and backward in each step; 0 where it was not measured (most steps)."""
-    total = np.zeros(len(facts.steps))
-    for kind in (Forward, Backward):
-        rows = facts.rows(kind, position)
-        steps = rows["step"].astype(np.int64) - int(facts.steps[0])
-        good = (steps >= 0) & (steps < len(facts.steps))
-        total += np.bincount(steps[good], rows["b"][good].astype(float), minlength=len(facts.steps))[: len(facts.steps)]
-    return total

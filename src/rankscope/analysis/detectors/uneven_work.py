@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from rankscope.analysis import timeline, wording
-from rankscope.analysis.detector import MATERIAL, MATERIAL_EVERYWHERE, CannotExamine, Detector
-from rankscope.analysis.facts import FEWEST_STEPS, Facts, Floats, Ints
-from rankscope.analysis.lateness import cpu_per_step, elements_per_step, lateness
+from rankscope.analysis.detector import MATERIAL, CannotExamine, Detector
+from rankscope.analysis.facts import Facts, Floats, Ints
+from rankscope.analysis.lateness import elements_per_step, lateness
 from rankscope.analysis.rank_correlation import rank_correlation
 from rankscope.base.finding import Evidence, Finding
 from rankscope.records.training import Forward
@@ -20,8 +20,10 @@ CORRELATION = 0.6
 """Rank correlation between the difference in work and the difference in time; chance gives 0 within 2/sqrt(steps)."""
 SEEN = 0.02
 """Difference in input elements between ranks that counts; equal batches are equal to the element."""
-UNSEEN = 0.2
-"""Difference in CPU time between ranks that counts where the inputs look alike: far above what equal work varies by."""
+OFTEN = 0.2
+"""Share of the steps in which the inputs must differ: the last batch of an epoch is shorter on some rank of any run."""
+STEADY = 0.9
+"""Share of the steps in which one rank has most, from which on that is its share of the data and not chance."""
 
 
 class UnevenWork(Detector):
@@ -54,32 +56,17 @@ class UnevenWork(Detector):
         difference = work - work.mean(axis=0)
         in_time = time - time.mean(axis=0)
         correlation = rank_correlation(difference.ravel(), in_time.ravel())
-        seen = np.mean(uneven > SEEN) >= 0.2 and correlation >= max(CORRELATION, 2 / np.sqrt(len(facts.steps)))
-        if not seen:
-            # Work may differ without showing in the shapes (lengths, experts, loops): CPU time shows it all the same,
-            # and unlike elapsed time it does not grow while others use the machine.
-            work = np.array([cpu_per_step(facts, p) for p in range(facts.size)])
-            measured = (work > 0).all(axis=0)
-            work, in_time = work[:, measured], in_time[:, measured]
-            if measured.sum() < FEWEST_STEPS or not _moves(work):
-                return
-            difference = work - work.mean(axis=0)
-            uneven = (work.max(axis=0) - work.min(axis=0)) / np.maximum(1, work.mean(axis=0))
-            correlation = rank_correlation(difference.ravel(), in_time.ravel())
-            spread = float(work.std() / max(1.0, float(work.mean())))
-            if np.mean(uneven > UNSEEN) < 0.5 or spread < UNSEEN or correlation < CORRELATION:
-                return
+        if np.mean(uneven > SEEN) < OFTEN or correlation < max(CORRELATION, 2 / np.sqrt(len(facts.steps))):
+            return
         of_input = np.array([_of_input(facts, p) for p in range(facts.size)])
         gain = facts.gain(lambda position, durations: _balanced(facts, position, durations, of_input))
-        if gain < (MATERIAL if seen else MATERIAL_EVERYWHERE):
+        if gain < MATERIAL:
             return
         heaviest = np.argmax(work, axis=0)
         counts = np.bincount(heaviest, minlength=facts.size)
-        # The same rank at nearly every step: then it is that rank's share of the data, not chance.
-        steady = counts.max() >= 0.9 * len(heaviest)
+        steady = counts.max() >= STEADY * len(heaviest)
         positions = (int(np.argmax(counts)),) if steady else tuple(range(facts.size))
         who = wording.ranks(facts, positions)
-        limit = SEEN if seen else UNSEEN
         how = "has the most work at nearly every step" if steady else "the slow rank moves from step to step"
         ratio = float(np.median(work.max(axis=0) / np.maximum(1, work.min(axis=0))))
         yield Finding(
@@ -96,15 +83,11 @@ class UnevenWork(Detector):
             last_step=int(facts.steps[-1]),
             cost=wording.cost(facts, gain * facts.span_ns, gain),
             evidence=(
-                Evidence(
-                    f"{'input elements' if seen else 'CPU time'} of the rank with most over that with least (median)",
-                    ratio,
-                    "x",
-                ),
+                Evidence("input elements of the rank with most over that with least (median)", ratio, "x"),
                 Evidence("rank correlation between difference in work and difference in compute time", correlation, ""),
                 Evidence(
-                    f"steps in which the {'inputs' if seen else 'ranks'} differ by more than {wording.percent(limit)}",
-                    float(np.mean(uneven > limit)),
+                    f"steps in which the inputs differ by more than {wording.percent(SEEN)}",
+                    float(np.mean(uneven > SEEN)),
                     "share",
                 ),
             ),
@@ -113,12 +96,6 @@ class UnevenWork(Detector):
                 "deal neighbours in length to the ranks at the same step",
             ),
         )
-
-
-def _moves(work: Floats) -> bool:
-    """Whether the rank with most work changes: one that always has most may be slow for another reason."""
-    heaviest = np.bincount(np.argmax(work, axis=0), minlength=len(work))
-    return bool(heaviest.max() < 0.8 * work.shape[1])
 
 
 def _of_input(facts: Facts, position: int) -> Floats:
