@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from rankscope.analysis import tables
 from rankscope.analysis.facts import Facts
 from rankscope.analysis.tables import ROW_DTYPE, column, load, make_tables
-from rankscope.records.host import Lost
+from rankscope.records.host import Lost, StackSample
 from rankscope.records.payload import Payload
 from rankscope.records.process import Process
 from rankscope.records.training import Forward, Metric
@@ -45,26 +46,38 @@ def test_a_stored_run_is_read_back_whole(tmp_path):
     assert Facts(read).charges == Facts(made).charges
 
 
+def test_of_a_long_run_all_samples_are_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "MAX_RANK_STEPS", 40)
+    monkeypatch.setattr(tables, "FIRST_STEPS", 5)
+    run = known_run("two ranks")
+
+    read = stored(tmp_path, run)
+
+    assert read.skipped_steps == 75
+    assert len(read.of(StackSample)) < len(run.tables.of(StackSample))
+    assert read.sampled == run.tables.sampled
+
+
 def test_fields_are_cut_out_of_their_words():
     writer = Writer(Process(7))
     writer.put(Forward, 5, 9, 3, name="Net", elements=12, model="Net#1", training=1, compiled=1)
     writer.put(Metric, 10, 10, 3, name="loss", value=0.5)
-    tables = make_tables(np.array(writer.rows, ROW_DTYPE), writer.payloads())
+    made = make_tables(np.array(writer.rows, ROW_DTYPE), writer.payloads())
 
-    rows = tables.of(Forward)
+    rows = made.of(Forward)
 
     fields = ("elements", "training", "grad", "compiled", "trained")
     assert {f: column(rows, Forward, f).tolist() for f in fields} == {
         "elements": [12], "training": [1], "grad": [0], "compiled": [1], "trained": [0],
     }  # fmt: skip
-    assert tables.name(7, int(column(rows, Forward, "model")[0])) == "Net#1"
-    assert column(tables.of(Metric), Metric, "value").tolist() == [0.5]
+    assert made.name(7, int(column(rows, Forward, "model")[0])) == "Net#1"
+    assert column(made.of(Metric), Metric, "value").tolist() == [0.5]
 
 
 def test_names_that_were_lost_are_not_invented():
-    tables = known_run("two ranks").tables
+    known = known_run("two ranks").tables
 
-    assert [tables.name(1000, 0), tables.name(1000, 60_000), tables.name(1, 1)] == ["", "?", "?"]
+    assert [known.name(1000, 0), known.name(1000, 60_000), known.name(1, 1)] == ["", "?", "?"]
 
 
 def test_lost_records_are_added_up_by_reason():
@@ -80,9 +93,9 @@ def test_lost_records_are_added_up_by_reason():
 
 
 def test_a_kind_without_rows_is_empty():
-    tables = make_tables(np.empty(0, ROW_DTYPE), [])
+    made = make_tables(np.empty(0, ROW_DTYPE), [])
 
-    assert len(tables.of(Forward)) == 0
+    assert len(made.of(Forward)) == 0
 
 
 def test_a_writer_says_what_a_record_has_not():

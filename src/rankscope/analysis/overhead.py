@@ -53,7 +53,7 @@ def _hooks_share(facts: Facts, position: int) -> float:
 def _samples_share(facts: Facts, position: int) -> float:
     count = len(facts.rows(StackSample, position))
     said = facts.rows(Goodbye, position, window=False)
-    everywhere = len(facts.rows(StackSample, position, window=False))
+    everywhere = facts.tables.sampled.get(facts.ranks[position].pid, 0)
     cpu = int(column(said, Goodbye, "own_cpu_ns").max()) / everywhere if len(said) and everywhere else SAMPLE_CPU_NS
     return count * (cpu + SAMPLE_SWITCH_NS) / max(1, facts.span_ns)
 
