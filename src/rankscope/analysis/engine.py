@@ -9,8 +9,8 @@ from rankscope.analysis.detector import CannotExamine, Detector
 from rankscope.analysis.facts import FEWEST_STEPS, Facts
 from rankscope.analysis.roots import arrange
 from rankscope.base.finding import Finding
-from rankscope.base.guard import guard
-from rankscope.base.plugins import load_all
+from rankscope.base.guard import swallow
+from rankscope.base.plugins import load_all, load_third_party
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,20 +33,32 @@ class Examination:
 
 def examine(facts: Facts) -> Examination:
     """All findings of all detectors, arranged, and what could not be examined with the reason."""
+    others = load_third_party(detectors, Detector)
     findings: list[Finding] = []
     missing: list[Unexamined] = []
-    for cls in load_all(detectors, Detector, entry_points=True):
-        why = _why_not(cls, facts)
-        if why is None:
-            with guard(f"running detector {cls.name}"):
-                try:
-                    findings += list(cls().examine(facts))
-                    continue
-                except CannotExamine as error:
-                    why = str(error)
-        needs = ", ".join(kind.kind for kind in cls.needs)
-        missing.append(Unexamined(cls.name, needs, why or "the detector failed; see rankscope's log"))
+    for cls in (*load_all(detectors, Detector), *others.classes):
+        found = _ask(cls, facts)
+        if isinstance(found, str):
+            missing.append(Unexamined(cls.name, _needs(cls), found))
+        else:
+            findings += found
+    missing += [Unexamined(broken.name, "", broken.why) for broken in others.broken]
     return Examination(arrange(findings), tuple(missing))
+
+
+def _ask(cls: type[Detector], facts: Facts) -> list[Finding] | str:
+    """What a detector finds, or why it could not examine the run."""
+    try:
+        return _why_not(cls, facts) or list(cls().examine(facts))
+    except CannotExamine as error:
+        return str(error)
+    except Exception as error:  # noqa: BLE001 - one wrong detector does not take the others' findings away
+        swallow(f"running detector {cls.name}", error)
+        return f"the detector failed: {type(error).__name__}: {error}"
+
+
+def _needs(cls: type[Detector]) -> str:
+    return ", ".join(str(getattr(kind, "kind", kind)) for kind in cls.needs)
 
 
 def _why_not(cls: type[Detector], facts: Facts) -> str | None:
