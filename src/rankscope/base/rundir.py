@@ -68,6 +68,13 @@ class RunDir:
         return self.root / "sources"
 
 
+def kept_source(folder: Path, file: str) -> Path:
+    """Where in a run's folder of sources the copy of a source file lies."""
+    import hashlib  # it loads OpenSSL: 10 ms that a training process need not pay
+
+    return folder / f"{hashlib.sha256(file.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}-{Path(file).name}"
+
+
 def default_runs_dir() -> Path:
     """`$RANKSCOPE_RUNS_DIR`, else `./rankscope-runs`."""
     return Path(os.environ.get("RANKSCOPE_RUNS_DIR") or "rankscope-runs")
