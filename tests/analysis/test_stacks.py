@@ -1,10 +1,13 @@
 """Places and stacks."""
 
-import sys
+from dataclasses import replace
 
 import pytest
 
-from rankscope.analysis.stacks import Place, Stack, activity, hottest, innermost_user, is_user, parse_place, spine
+from rankscope.analysis.facts import Facts
+from rankscope.analysis.stacks import Place, Stack, activity, hottest, innermost_user, parse_place, spine
+from rankscope.testing import places
+from rankscope.testing.known_runs import BASE
 
 MAIN, EPOCH = Place("/home/u/train.py", 50, "main"), Place("/home/u/train.py", 40, "epoch")
 BACKWARD = Place("/home/u/venv/lib/python3.11/site-packages/torch/_tensor.py", 630, "Tensor.backward")
@@ -24,21 +27,26 @@ def test_a_place_is_read_from_its_text(text, place):
     assert parse_place(text) == place
 
 
-@pytest.mark.parametrize(
-    "file, answer",
-    [
-        ("/home/u/train.py", True),
-        ("/home/u/venv/lib/python3.11/site-packages/torch/_tensor.py", False),
-        (f"/usr/lib/python3.{sys.version_info.minor}/threading.py", False),
-        ("/usr/lib/python3/dist-packages/numpy/core.py", False),
-        ("<frozen importlib._bootstrap>", False),
-        ("<string>", False),
-        ("", False),
-        ("/opt/x/rankscope/capture/ring.py", False),
-    ],
-)
-def test_only_files_of_the_user_are_the_user_s(file, answer):
-    assert is_user(file) is answer
+def test_the_user_s_frames_are_told_by_where_the_process_has_its_libraries():
+    built = Place("/home/u/pytorch/torch/_tensor.py", 630, "Tensor.backward")
+    project = Place("/home/u/torch/train.py", 50, "main")
+    stack = Stack((project, built), ("/home/u/pytorch/torch",), "/home/u/pytorch/torch")
+
+    assert (stack.user, stack.ends_in_torch) == ((project,), True)
+    assert not Stack((BACKWARD, project)).ends_in_torch
+
+
+def test_samples_know_where_their_process_has_torch():
+    torch = places.TORCH.replace("/home/user/venv/lib/python3.11/site-packages", "/src/pytorch")
+    run = replace(BASE, ranks=1, files={places.TORCH: torch}).build()
+    own = replace(run.tables.processes[1000], torch_folder=torch)
+    facts = Facts(replace(run.tables, processes={**run.tables.processes, 1000: own}))
+
+    in_torch = {f.file for s in facts.samples(0).stack if s.ends_in_torch for f in s.frames[-1:]}
+
+    assert in_torch
+    assert all(file.startswith("/src/pytorch/torch/") for file in in_torch)
+    assert not any(f.file.startswith(torch) for s in facts.samples(0).stack for f in s.user)
 
 
 def test_the_spine_ends_where_a_library_is_called():

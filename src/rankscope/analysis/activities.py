@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from rankscope.analysis import timeline
 from rankscope.analysis.dataflow import feeds_forward
 from rankscope.analysis.ranks import Rank
-from rankscope.analysis.stacks import Code, Place, Samples, Stack, activity, is_user, parse_place, spine
+from rankscope.analysis.stacks import Code, Place, Samples, Stack, activity, parse_place, spine
 from rankscope.analysis.tables import Tables, column
 from rankscope.analysis.timeline import Timeline
 from rankscope.records.collective import Collective
@@ -259,7 +259,7 @@ def _serves(
 ) -> str:
     """The phase that a stack taken in user code serves."""
     files = [frame.file for frame in stack.frames]
-    mine = [frame for frame in stack.frames if is_user(frame.file) and frame.code not in found.loop]
+    mine = [frame for frame in stack.frames if stack.is_user(frame) and frame.code not in found.loop]
     codes = {frame.code for frame in mine}
     if codes & sites[timeline.CHECKPOINT] or any(lib in file for file in files for lib in SAVING_LIBRARIES):
         return timeline.CHECKPOINT

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from rankscope.analysis.facts import Facts
 from rankscope.analysis.sample_state import BLOCKED, States, states_of
-from rankscope.analysis.stacks import Code, Place, Stack, hottest, innermost_user, is_user
+from rankscope.analysis.stacks import Code, Place, Stack, hottest, innermost_user
 
 OUTSIDE = 0.2
 """Share of the samples below the training loop's own lines from which on these are not named: Python code shorter than
@@ -104,7 +104,7 @@ def hot_place_of_workers(facts: Facts, position: int) -> HotPlace | None:
             places.append((place, int(samples.weight_ns[index])))
             seen[place.code] += 1
             blocked[place.code] += int(state[index]) == BLOCKED
-            component = next((f for f in _below_fetch(stack) if is_user(f.file)), place)
+            component = next((f for f in _below_fetch(stack) if stack.is_user(f)), place)
             outer.setdefault(place.code, Counted())[component.function] += 1
     best = hottest(places)
     if best is None:

@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.analysis.stacks import Samples, Stack, is_user
+from rankscope.analysis.stacks import Samples, Stack
 from rankscope.analysis.tables import Tables, column
 from rankscope.records.host import StackSample
 
@@ -46,7 +46,7 @@ def states_of(tables: Tables, pid: int, samples: Samples) -> States:
     late = column(rows, StackSample, "late_ns").astype(np.int64)
     share = samples.cpu_ns / np.maximum(samples.weight_ns, 1)
     state = np.full(len(samples), NATIVE, np.int64)
-    in_python = np.array([not _leaf_in_torch(s) for s in samples.stack], bool)
+    in_python = np.array([not s.ends_in_torch for s in samples.stack], bool)
     letter = column(rows, StackSample, "state").astype(np.int64)
     # The sampler holds the interpreter lock now: a thread that runs all the same does not need it, it was the sampler
     # that waited for a CPU.
@@ -66,16 +66,12 @@ def _without_lock_ns(late: NDArray[np.int64]) -> float:
     return max(PYTHON_LATE_NS, float(np.percentile(late, 90))) if len(late) >= 10 else PYTHON_LATE_NS
 
 
-def _leaf_in_torch(stack: Stack) -> bool:
-    return bool(stack.frames) and "/torch/" in stack.frames[-1].file
-
-
 @lru_cache(maxsize=65536)
 def is_hook(stack: Stack) -> bool:
     """Whether torch called user code that is neither a module's forward nor a decorated function: a hook."""
     frames = stack.frames
     for before, frame in itertools.pairwise(frames):
-        if is_user(frame.file) and before.file.endswith(HOOK_CALLERS):
+        if stack.is_user(frame) and before.file.endswith(HOOK_CALLERS):
             name = frame.function.rpartition(".")[2]
             if name != "forward" and before.function.rpartition(".")[2] not in ("apply", "_apply"):
                 return True

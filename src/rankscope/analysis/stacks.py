@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections import Counter as Counted
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.analysis.tables import Tables, column
+from rankscope.base.user_code import is_library, is_torch
 from rankscope.records.host import StackSample
+from rankscope.records.process import Process
 
 USUAL_GAP_NS = 50_000_000
 """Between two samples at 20 Hz: what the first one stands for."""
@@ -47,11 +48,24 @@ class Stack:
     """One stack, outermost frame first."""
 
     frames: tuple[Place, ...]
+    libraries: tuple[str, ...] = ()
+    """Folders of torch and Python in its process."""
+    torch: str = ""
+    """The folder of torch in its process; empty: not known."""
 
     @property
     def user(self) -> tuple[Place, ...]:
         """Frames of the user's code."""
-        return tuple(f for f in self.frames if is_user(f.file))
+        return tuple(f for f in self.frames if self.is_user(f))
+
+    def is_user(self, frame: Place) -> bool:
+        """Whether one of its frames is the user's code."""
+        return is_user(frame.file, self.libraries)
+
+    @property
+    def ends_in_torch(self) -> bool:
+        """Whether torch's Python code is what runs."""
+        return bool(self.frames) and is_torch(self.frames[-1].file, self.torch)
 
 
 @dataclass(slots=True)
@@ -85,16 +99,9 @@ def parse_class_place(text: str) -> tuple[str, Place | None]:
 
 
 @lru_cache(maxsize=65536)
-def is_user(file: str) -> bool:
-    """Whether a file is the user's: not of Python's library, an installed package, or rankscope."""
-    if not file or file.startswith("<frozen") or "site-packages" in file or "dist-packages" in file:
-        return False
-    if "/rankscope/capture/" in file or file.startswith("<"):
-        return False
-    version = f"python{sys.version_info.major}."
-    if f"/lib64/{version}" in file:
-        return False
-    return f"/lib/{version}" not in file and not file.startswith(sys.prefix + "/lib/python")
+def is_user(file: str, libraries: tuple[str, ...] = ()) -> bool:
+    """Whether a file is the user's. `libraries`: the folders of torch and Python in the process that ran it."""
+    return not is_library(file, libraries)
 
 
 def read_samples(tables: Tables, pid: int) -> Samples:
@@ -104,10 +111,13 @@ def read_samples(tables: Tables, pid: int) -> Samples:
     time_ns = rows["time_ns"].astype(np.int64)
     ids = column(rows, StackSample, "stack")
     cpu = column(rows, StackSample, "cpu_ns").astype(np.int64)
+    process = tables.processes.get(pid, Process(pid))
+    libraries = process.library_folders
     known: dict[int, Stack] = {}
     for id in np.unique(ids).tolist():
         frames = tables.stacks.get(pid, {}).get(id, ())
-        known[id] = Stack(tuple(parse_place(tables.name(pid, f)) for f in reversed(frames)))
+        places = tuple(parse_place(tables.name(pid, f)) for f in reversed(frames))
+        known[id] = Stack(places, libraries, process.torch_folder)
     gaps = np.diff(time_ns, prepend=time_ns[:1] - USUAL_GAP_NS)
     used = np.diff(cpu, prepend=cpu[:1])
     return Samples(time_ns, [known[i] for i in ids.tolist()], np.minimum(gaps, LONGEST_GAP_NS), np.maximum(used, 0))
@@ -119,7 +129,7 @@ def spine(stacks: Iterable[Stack]) -> set[Code]:
     found: set[Code] = set()
     for stack in stacks:
         for frame in stack.frames:
-            if is_user(frame.file):
+            if stack.is_user(frame):
                 found.add(frame.code)
             elif frame.function != "<module>" and found and not _is_wrapper(frame):
                 break

@@ -103,12 +103,11 @@ def _responsible(facts: Facts, stack: Stack, state: int, hook: bool, phase: str)
         return None
     if any(f.function.rpartition(".")[2] in MODES for f in user):
         return None  # an operator, carried out by a mode of the user's: a device of a kind
-    leaf_in_torch = "/torch/" in stack.frames[-1].file
     # A comprehension or a lambda is a part of the function that it stands in.
     user = tuple(f for f in user if not f.function.endswith(">") or f.function == "<module>") or user
     if hook:
         return user[-1]
-    if leaf_in_torch:
+    if stack.ends_in_torch:
         return None
     if state in (BLOCKED, PYTHON):
         return user[-1]

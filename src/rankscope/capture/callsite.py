@@ -6,24 +6,25 @@ import os
 import sys
 from types import CodeType, FrameType
 
-_HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_library: dict[CodeType, bool] = {}
-_roots: list[str] = [_HERE + os.sep, os.path.dirname(os.__file__) + os.sep, "<frozen"]
+from rankscope.base import user_code
+
+_library: dict[str, bool] = {}
+_folders: list[str] = [os.path.dirname(os.__file__)]
 
 
 def add_library(path: str) -> None:
     """Frames of files below `path` are not the user's."""
-    _roots.append(path.rstrip(os.sep) + os.sep)
+    _folders.append(path)
     _library.clear()
 
 
 def is_library(code: CodeType) -> bool:
     """Whether a frame belongs to torch, the standard library, an installed package, or us."""
-    known = _library.get(code)
+    # By file: code objects of different files may be equal, and hashing one takes as long as it is large.
+    file = code.co_filename
+    known = _library.get(file)
     if known is None:
-        name = code.co_filename
-        known = "site-packages" in name or "dist-packages" in name or name.startswith(tuple(_roots))
-        _library[code] = known
+        known = _library[file] = user_code.is_library(file, tuple(_folders))
     return known
 
 

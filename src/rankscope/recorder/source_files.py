@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
-import rankscope
+from rankscope.base.rundir import kept_source
+from rankscope.base.user_code import is_library
 
-OWN = str(Path(rankscope.__file__).parent)
 MAX_FILES = 200
 MAX_BYTES = 1 << 20
 
@@ -21,13 +20,13 @@ def keep_sources(folder: Path, places: Any) -> int:
     files: set[str] = set()
     for text in places.column(0).to_pylist():
         file = text.rpartition(":")[0].rpartition(":")[0]
-        if file.endswith(".py") and not any(part in file for part in ("site-packages", "/lib/python", OWN)):
+        if file.endswith(".py") and not is_library(file):
             files.add(file)
     kept = 0
     for file in sorted(files)[:MAX_FILES]:
         path = Path(file)
         try:
-            copy = kept_copy(folder, file)
+            copy = kept_source(folder, file)
             if not copy.exists() and path.is_file() and path.stat().st_size <= MAX_BYTES:
                 folder.mkdir(exist_ok=True)
                 copy.write_bytes(path.read_bytes())
@@ -35,8 +34,3 @@ def keep_sources(folder: Path, places: Any) -> int:
         except OSError:
             continue
     return kept
-
-
-def kept_copy(folder: Path, file: str) -> Path:
-    """Where the copy of a source file lies."""
-    return folder / f"{hashlib.sha256(file.encode()).hexdigest()[:16]}-{Path(file).name}"

@@ -28,6 +28,10 @@ class Process:
     """Monotonic clock when the sources were installed (torch had been imported)."""
     torch_threads: int = 0
     torch_version: str = ""
+    torch_folder: str = ""
+    """Where torch's files lie; empty: not known."""
+    python_folder: str = ""
+    """Where Python's standard library lies; empty: not known."""
     python_version: str = ""
     cuda_devices: int = 0
     cpus_allowed: tuple[int, ...] = ()
@@ -40,6 +44,11 @@ class Process:
     """Sources that are installed."""
     sources_off: dict[str, str] = field(default_factory=dict)
     """Sources that could not be installed, and why."""
+
+    @property
+    def library_folders(self) -> tuple[str, ...]:
+        """Folders of code that is not the user's, as far as they are known."""
+        return tuple(folder for folder in (self.torch_folder, self.python_folder) if folder)
 
     def encode(self) -> str:
         return json.dumps(asdict(self), separators=(",", ":"))

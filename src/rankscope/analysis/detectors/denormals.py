@@ -107,4 +107,6 @@ def _time_share(facts: Facts, position: int, modules: Rows, name: int) -> tuple[
         return 0.0, None
     text = facts.tables.name(facts.ranks[position].pid, int(column(mine, Module, "class_name")[-1]))
     _, place = parse_class_place(text)
-    return float(mine["duration_ns"].sum()) / total, place if place is not None and is_user(place.file) else None
+    libraries = facts.ranks[position].process.library_folders
+    known = place is not None and is_user(place.file, libraries)
+    return float(mine["duration_ns"].sum()) / total, place if known else None
