@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter as Counted
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,56 +62,63 @@ def hot_place(
     """
     samples = facts.samples(position)
     state = states(facts, position).state
-    loop = facts.activities.loop if skip_loop else set()
-    places: list[tuple[Place, int]] = []
-    blocked: Counted[Code] = Counted()
-    seen: Counted[Code] = Counted()
-    outer: dict[Code, Counted[str]] = {}
+    tally = _Tally()
     for index in indices.tolist():
-        place = where(samples.stack[index])
+        stack = samples.stack[index]
+        place = where(stack)
         if place is None:
             continue
-        weight = int(samples.weight_ns[index])
-        places.append((place, weight))
-        seen[place.code] += 1
-        blocked[place.code] += state[index] == BLOCKED
-        component = next((f for f in samples.stack[index].user if f.code not in facts.activities.loop), place)
-        outer.setdefault(place.code, Counted())[component.function] += 1
-    outside_loop = [(p, w) for p, w in places if p.code not in loop]
-    best = hottest(outside_loop if _weight(outside_loop) >= OUTSIDE * _weight(places) else places)
-    if best is None:
-        return None
-    place, _ = best
-    share = sum(w for p, w in places if p.code == place.code) / max(1, _weight(places))
-    code = place.code
-    return HotPlace(place, share, blocked[code] / seen[code], seen[code], outer[code].most_common(1)[0][0])
+        component = next((f for f in stack.user if f.code not in facts.activities.loop), place)
+        tally.add(place, int(samples.weight_ns[index]), state[index] == BLOCKED, component.function)
+    return tally.hottest(skip=facts.activities.loop if skip_loop else set())
 
 
 def hot_place_of_workers(facts: Facts, position: int) -> HotPlace | None:
     """The heaviest user function in the loader workers of a rank."""
-    places: list[tuple[Place, int]] = []
-    blocked: Counted[Code] = Counted()
-    seen: Counted[Code] = Counted()
-    outer: dict[Code, Counted[str]] = {}
+    tally = _Tally()
     for pid, samples in zip(facts.ranks[position].workers, facts.worker_samples(position), strict=True):
         state = states_of(facts.tables, pid, samples).state if len(samples) else np.empty(0, np.int64)
         for index, stack in enumerate(samples.stack):
-            if not _in_worker_loop(stack):
-                continue
-            place = innermost_user(stack)
+            place = innermost_user(stack) if _in_worker_loop(stack) else None
             if place is None:
                 continue
-            places.append((place, int(samples.weight_ns[index])))
-            seen[place.code] += 1
-            blocked[place.code] += int(state[index]) == BLOCKED
             component = next((f for f in _below_fetch(stack) if stack.is_user(f)), place)
-            outer.setdefault(place.code, Counted())[component.function] += 1
-    best = hottest(places)
-    if best is None:
-        return None
-    place, share = best
-    code = place.code
-    return HotPlace(place, share, blocked[code] / seen[code], seen[code], outer[code].most_common(1)[0][0])
+            tally.add(place, int(samples.weight_ns[index]), state[index] == BLOCKED, component.function)
+    return tally.hottest()
+
+
+class _Tally:
+    """Samples by the place in user code that they were taken in."""
+
+    def __init__(self) -> None:
+        self._places: list[tuple[Place, int]] = []
+        self._samples: Counted[Code] = Counted()
+        self._blocked: Counted[Code] = Counted()
+        self._components: dict[Code, Counted[str]] = {}
+
+    def add(self, place: Place, weight_ns: int, blocked: bool, component: str) -> None:
+        """Count one sample."""
+        self._places.append((place, weight_ns))
+        self._samples[place.code] += 1
+        self._blocked[place.code] += bool(blocked)
+        self._components.setdefault(place.code, Counted())[component] += 1
+
+    def hottest(self, skip: Set[Code] = frozenset()) -> HotPlace | None:
+        """The heaviest function; one of `skip` only where nearly all samples are in these."""
+        kept = [(place, weight) for place, weight in self._places if place.code not in skip]
+        whole = _weight(self._places)
+        best = hottest(kept if _weight(kept) >= OUTSIDE * whole else self._places)
+        if best is None:
+            return None
+        place, _ = best
+        code = place.code
+        return HotPlace(
+            place,
+            share=sum(weight for at, weight in self._places if at.code == code) / max(1, whole),
+            blocked=self._blocked[code] / self._samples[code],
+            samples=self._samples[code],
+            component=self._components[code].most_common(1)[0][0],
+        )
 
 
 def _in_worker_loop(stack: Stack) -> bool:
