@@ -5,10 +5,11 @@ import pytest
 
 from rankscope.analysis import tables
 from rankscope.analysis.facts import Facts
-from rankscope.analysis.tables import ROW_DTYPE, column, load, make_tables
+from rankscope.analysis.tables import column, load, make_tables
 from rankscope.records.host import Lost, StackSample
 from rankscope.records.payload import Payload
 from rankscope.records.process import Process
+from rankscope.records.rows import ROW_DTYPE
 from rankscope.records.training import Forward, Metric
 from rankscope.store.embedded import EmbeddedStore
 from rankscope.store.store import Batch

@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 from rankscope.analysis.ranks import find_ranks
-from rankscope.analysis.tables import ROW_DTYPE, make_tables
+from rankscope.analysis.tables import make_tables
 from rankscope.analysis.timeline import COMPILE, GC, HOOK, build
 from rankscope.records.collective import Collective, CommunicationCode, CommunicationWait
 from rankscope.records.host import Compile, GcPause
 from rankscope.records.loading import BatchWait
 from rankscope.records.process import Process
+from rankscope.records.rows import ROW_DTYPE
 from rankscope.records.training import Backward, Forward, OptimizerStep, Span, Step
 from rankscope.testing.known_runs import FAULTS, HEALTHY, known_run
 from rankscope.testing.writer import Writer

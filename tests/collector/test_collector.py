@@ -5,7 +5,7 @@ import pytest
 
 from rankscope.collector.collector import Collector
 from rankscope.records.payload import NAME, Payload
-from rankscope.records.slot import ROW_FIELDS
+from rankscope.records.rows import ROW_DTYPE
 from rankscope.store.embedded import EmbeddedStore
 from rankscope.store.store import Batch, Store, StoreError
 from rankscope.wire.frame import Frame, FrameError, encode
@@ -21,7 +21,7 @@ def store(tmp_path):
 
 def make_frame(number, *, node=0):
     """Two slots that carry the frame's number, and one name."""
-    rows = np.zeros(2, dtype=list(ROW_FIELDS))
+    rows = np.zeros(2, ROW_DTYPE)
     rows["commit"], rows["node"] = number, node
     return Frame(number, node, rows.tobytes(), (Payload(node, 7, NAME, number, f"name {number}"),))
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from rankscope.records.payload import NAME, Payload
-from rankscope.records.slot import ROW_FIELDS
+from rankscope.records.rows import ROW_DTYPE
 from rankscope.store.clickhouse import ClickHouseStore
 from rankscope.store.embedded import EmbeddedStore
 
@@ -74,7 +74,7 @@ def store(request):
 
 def _make_rows(count, *, first=0, **columns):
     """`count` slots, one a millisecond and ten a step, of process 7; their commit numbers tell them apart."""
-    rows = np.zeros(count, dtype=list(ROW_FIELDS))
+    rows = np.zeros(count, ROW_DTYPE)
     number = first + np.arange(count)
     rows["process"], rows["kind"], rows["duration_ns"] = 7, 2, 10
     rows["commit"] = rows["seal"] = number

@@ -110,7 +110,7 @@ def test_an_insert_whose_answer_was_lost_is_not_stored_twice(clickhouse, clickho
 WRITER = """
 import sys
 import numpy as np
-from rankscope.records.slot import ROW_FIELDS
+from rankscope.records.rows import ROW_DTYPE
 from rankscope.store.embedded import EmbeddedStore
 from rankscope.store.store import Batch
 
@@ -119,7 +119,7 @@ store.migrate()
 number = int(sys.argv[2])
 while True:
     number += 1
-    rows = np.zeros(200, dtype=list(ROW_FIELDS))
+    rows = np.zeros(200, ROW_DTYPE)
     rows["commit"] = number
     print(store.append(Batch(number, 0, rows.tobytes())), flush=True)
 """

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.records.payload import NAME, STACK, Payload
-from rankscope.wire.frame import HEADER, MAX_ROWS, Frame, FrameError, decode, encode
+from rankscope.records.slot import MAX_ROWS
+from rankscope.wire.frame import HEADER, Frame, FrameError, decode, encode
 
 FRAME = Frame(7, 3, bytes(range(72)) * 2, (Payload(3, 4711, NAME, 1, "forward"), Payload(3, 4711, STACK, 2**63, "é")))
 

@@ -15,13 +15,12 @@ from rankscope.records.loading import BatchWait, Fetch, LoaderStart, WorkerStart
 from rankscope.records.payload import NAME, PROCESS, STACK
 from rankscope.records.process import Process, decode_process
 from rankscope.records.record import Record, sources
-from rankscope.records.slot import ROW_FIELDS
+from rankscope.records.rows import ROW_DTYPE as ROW_DTYPE  # noqa: PLC0414 - cli.session asks for it here
 from rankscope.records.training import Step
 from rankscope.store.store import Store
 
 Rows = NDArray[np.void]
-ROW_DTYPE = np.dtype(list(ROW_FIELDS))
-COLUMNS = [name for name, _ in ROW_FIELDS if name != "seal"]
+COLUMNS = [name for name in ROW_DTYPE.names or () if name != "seal"]
 
 MAX_RANK_STEPS = 60_000
 """Steps x ranks that are read at once (about 1.5 M rows, 300 MB); of a longer run the newest, and FIRST_STEPS."""

@@ -32,4 +32,15 @@ ROW_FIELDS: Final = (("process", "<u4"), ("lane", "<u2"), ("node", "<u2"), *SLOT
 
 ROW_BYTES: Final = 8 + SLOT_BYTES
 
+MAX_ROWS: Final = 400_000
+"""Rows that travel at once, 29 MB: an insert below a million rows is one part, hence in a table whole or not at all."""
+
 CLICKHOUSE_TYPES: Final = {"<u8": "UInt64", "<i8": "Int64", "<u2": "UInt16", "<u4": "UInt32"}
+
+
+def check_rows(rows: bytes, of: str) -> None:
+    """ValueError where `rows` are no whole rows, or too many; `of` (`frame 7`) says whose they are."""
+    if len(rows) % ROW_BYTES:
+        raise ValueError(f"rows of {of} have {len(rows)} bytes, no multiple of {ROW_BYTES}")
+    if len(rows) > MAX_ROWS * ROW_BYTES:
+        raise ValueError(f"{of} has {len(rows) // ROW_BYTES} rows; split it, {MAX_ROWS} is the limit")

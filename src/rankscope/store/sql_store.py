@@ -12,7 +12,7 @@ import pyarrow as pa  # type: ignore[import-untyped]  # ships no types
 
 from rankscope.base.errors import UserError
 from rankscope.records.payload import Payload
-from rankscope.records.slot import ROW_FIELDS
+from rankscope.records.rows import ROW_DTYPE
 from rankscope.store import schema
 from rankscope.store.migrations import MIGRATIONS, bookkeeping
 from rankscope.store.store import Batch, Params, Store
@@ -144,7 +144,7 @@ def _slot_rows(batch: Batch) -> bytes:
     """The rows with the batch's number behind each, as RowBinary. ValueError for rows of another node."""
     if not batch.rows:
         return b""
-    came = np.frombuffer(batch.rows, dtype=list(ROW_FIELDS))
+    came = np.frombuffer(batch.rows, ROW_DTYPE)
     if (came["node"] != batch.node).any():
         raise ValueError(f"batch {batch.number} of node {batch.node} holds rows of another node")
     # As plain bytes: copying field by field would take ten times as long.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rankscope.records.payload import Payload
-from rankscope.records.slot import ROW_BYTES
+from rankscope.records.slot import ROW_BYTES, check_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]  # ships no types
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 
 Params = Mapping[str, int | float | str]
 """Values of `{name:Type}` in a query."""
-
-MAX_ROWS = 400_000
-"""Rows a batch: an insert below a million rows is one part, hence there whole or not at all."""
 
 
 class StoreError(RuntimeError):
@@ -36,10 +33,7 @@ class Batch:
     payloads: tuple[Payload, ...] = ()
 
     def __post_init__(self) -> None:
-        if len(self.rows) % ROW_BYTES:
-            raise ValueError(f"rows of batch {self.number} have {len(self.rows)} bytes, no multiple of {ROW_BYTES}")
-        if self.num_rows > MAX_ROWS:
-            raise ValueError(f"batch {self.number} has {self.num_rows} rows; split it, {MAX_ROWS} is the limit")
+        check_rows(self.rows, f"batch {self.number}")
 
     @property
     def num_rows(self) -> int:

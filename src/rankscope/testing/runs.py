@@ -20,9 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.analysis.facts import Facts
-from rankscope.analysis.tables import ROW_DTYPE, Rows, Tables, make_tables
+from rankscope.analysis.tables import Rows, Tables, make_tables
 from rankscope.records.host import Goodbye
 from rankscope.records.process import Process
+from rankscope.records.rows import ROW_DTYPE
 from rankscope.records.training import Backward, Forward, OptimizerStep, Step
 from rankscope.testing import places
 from rankscope.testing.host import IDLE_WORKER, Host, write_counters, write_samples

@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from rankscope.records.payload import Payload
-from rankscope.records.slot import ROW_BYTES
+from rankscope.records.slot import MAX_ROWS, ROW_BYTES, check_rows
 
 MAGIC: Final = b"RKSF"
 VERSION: Final = 1
-MAX_ROWS: Final = 400_000
-"""29 MB: one insert of the store stays one atomic block (below a million rows)."""
 MAX_PAYLOADS: Final = 400_000
 MAX_BODY_BYTES: Final = 256 * 2**20
 
@@ -45,10 +43,7 @@ class Frame:
     payloads: tuple[Payload, ...] = ()
 
     def __post_init__(self) -> None:
-        if len(self.rows) % ROW_BYTES:
-            raise ValueError(f"rows of frame {self.number} have {len(self.rows)} bytes, no multiple of {ROW_BYTES}")
-        if self.num_rows > MAX_ROWS:
-            raise ValueError(f"frame {self.number} has {self.num_rows} rows; split it, {MAX_ROWS} is the limit")
+        check_rows(self.rows, f"frame {self.number}")
 
     @property
     def num_rows(self) -> int:
