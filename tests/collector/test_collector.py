@@ -54,7 +54,7 @@ def test_an_accepted_frame_is_committed(store):
 
     assert acknowledged == 1
     assert commits(store) == [1, 1]
-    assert store.query("SELECT text FROM names").column(0).to_pylist() == ["name 1"]
+    assert store.query("SELECT text FROM payloads").column(0).to_pylist() == ["name 1"]
 
 
 def test_a_frame_that_is_sent_twice_is_stored_once(store):

@@ -36,7 +36,7 @@ def migrated_server(clickhouse_port):
 def clickhouse(migrated_server):
     """An empty store on the server."""
     with ClickHouseStore(migrated_server) as store:
-        for table in ("slots", "payloads", "batches", "rollup_step", "rollup_minute"):
+        for table in ("slots", "payloads", "batches"):
             store.execute(f"TRUNCATE TABLE {table}")
         yield store
 
@@ -90,7 +90,7 @@ def _make_names(*texts, node=0):
 
 
 def _contents(store):
-    """Commit numbers, texts, acknowledged numbers, and the totals of both rollups."""
+    """Commit numbers, texts and acknowledged numbers."""
 
     def values(sql):
         return store.query(sql).column(0).to_pylist()
@@ -99,8 +99,6 @@ def _contents(store):
         "commits": values("SELECT commit FROM slots ORDER BY commit"),
         "texts": values("SELECT text FROM payloads ORDER BY text"),
         "acknowledged": values("SELECT number FROM batches ORDER BY number"),
-        "step_calls": values("SELECT sum(calls) FROM step_totals")[0],
-        "minute_calls": values("SELECT sum(calls) FROM minute_totals")[0],
     }
 
 

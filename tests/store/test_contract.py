@@ -5,9 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from rankscope.records.kinds import KINDS
-from rankscope.records.payload import PROCESS, STACK, Payload
-from rankscope.records.record import float_bits, sources
+from rankscope.records.payload import NAME, STACK, Payload
 from rankscope.store.store import Batch, StoreError
 
 
@@ -22,8 +20,6 @@ def test_append_gives_back_the_number_and_keeps_rows_and_texts(store, make_rows,
         "commits": [0, 1, 2, 3, 4],
         "texts": ["a", "b"],
         "acknowledged": [1, 2],
-        "step_calls": 5,
-        "minute_calls": 5,
     }
 
 
@@ -91,65 +87,23 @@ def test_an_insert_is_one_part_so_that_it_is_there_whole_or_not_at_all(store, ma
 
     parts = store.query(
         "SELECT table, count() AS parts, max(max_block_number) - min(min_block_number) + 1 AS blocks FROM system.parts "
-        "WHERE active AND rows > 0 AND database = currentDatabase() AND (table = 'slots' OR table LIKE 'rollup%') "
-        "GROUP BY table ORDER BY table"
+        "WHERE active AND rows > 0 AND database = currentDatabase() AND table = 'slots' "
+        "GROUP BY table"
     )
-    tables = ("rollup_minute", "rollup_step", "slots")
-    assert parts.to_pylist() == [{"table": table, "parts": 1, "blocks": 1} for table in tables]
+    assert parts.to_pylist() == [{"table": "slots", "parts": 1, "blocks": 1}]
 
 
-def test_a_view_shows_the_fields_of_its_kind(store, make_rows, make_names):
-    row = make_rows(1, kind=30, name=1, a=(7 << 48) | 123, b=4096, c=(1 << 57) | (1 << 56) | (99 << 32) | (6 << 16) | 5)
-
-    store.append(Batch(1, 0, row, make_names("", "all_reduce")))
-
-    assert store.query("SELECT * FROM collective").to_pylist() == [
-        {
-            "node": 0,
-            "lane": 0,
-            "process": 7,
-            "time_ns": 0,
-            "duration_ns": 10,
-            "step": 0,
-            "name": "all_reduce",
-            "name_id": 1,
-            "group": 7,
-            "sequence": 123,
-            "bytes": 4096,
-            "site": 5,
-            "shape": 6,
-            "elements": 99,
-            "in_backward": 1,
-            "point_to_point": 1,
-        }
-    ]
-
-
-def test_a_view_reads_floats_from_their_bits(store, make_rows):
-    store.append(Batch(1, 0, make_rows(1, kind=7, a=float_bits(-0.1))))
-
-    assert store.query("SELECT value FROM metric").column(0).to_pylist() == [-0.1]
-
-
-def test_every_kind_has_its_view_with_its_fields(embedded):
-    views = {kind.kind: embedded.query(f"SELECT * FROM {kind.kind}").column_names for kind in KINDS.values()}
-
-    missing = {k.kind: set(sources(k)) - set(views[k.kind]) for k in KINDS.values()}
-    assert missing == {kind.kind: set() for kind in KINDS.values()}
-
-
-def test_the_newest_text_of_a_number_wins(store, make_names):
+def test_of_texts_of_one_number_the_newest_of_a_batch_is_kept_with_its_batch(store, make_names):
     store.append(Batch(1, 0, b"", make_names("old", "kept")))
 
     store.append(Batch(2, 0, b"", (*make_names("older"), *make_names("new"), Payload(0, 7, STACK, 2**63, "1 0"))))
-    store.append(Batch(3, 0, b"", (Payload(0, 7, PROCESS, 0, '{"pid":7}'),)))
 
-    assert store.query("SELECT id, text FROM names ORDER BY id").to_pylist() == [
-        {"id": 0, "text": "new"},
-        {"id": 1, "text": "kept"},
+    assert store.query("SELECT batch, kind, id, text FROM payloads ORDER BY batch, kind, id").to_pylist() == [
+        {"batch": 1, "kind": NAME, "id": 0, "text": "old"},
+        {"batch": 1, "kind": NAME, "id": 1, "text": "kept"},
+        {"batch": 2, "kind": NAME, "id": 0, "text": "new"},
+        {"batch": 2, "kind": STACK, "id": 2**63, "text": "1 0"},
     ]
-    assert store.query("SELECT id, text FROM stacks").to_pylist() == [{"id": 2**63, "text": "1 0"}]
-    assert store.query("SELECT process, text FROM processes").to_pylist() == [{"process": 7, "text": '{"pid":7}'}]
 
 
 def test_long_and_odd_texts_come_back(store, make_names):
@@ -157,21 +111,7 @@ def test_long_and_odd_texts_come_back(store, make_names):
 
     store.append(Batch(1, 0, b"", make_names(*texts)))
 
-    assert store.query("SELECT text FROM names ORDER BY id").column(0).to_pylist() == list(texts)
-
-
-def test_totals_add_up_over_batches_that_share_a_step(store, make_rows):
-    store.append(Batch(1, 0, make_rows(5, duration_ns=[1, 2, 3, 4, 5])))
-    store.append(Batch(2, 0, make_rows(7, first=5, duration_ns=[6, 7, 8, 9, 10, 11, 12], time_ns=61_000_000_000)))
-
-    assert store.query("SELECT * FROM step_totals ORDER BY step").to_pylist() == [
-        {"node": 0, "process": 7, "kind": 2, "step": 0, "calls": 10, "total_ns": 55, "longest_ns": 10},
-        {"node": 0, "process": 7, "kind": 2, "step": 1, "calls": 2, "total_ns": 23, "longest_ns": 12},
-    ]
-    assert store.query("SELECT minute, calls, longest_ns FROM minute_totals ORDER BY minute").to_pylist() == [
-        {"minute": 0, "calls": 5, "longest_ns": 5},
-        {"minute": 1, "calls": 7, "longest_ns": 12},
-    ]
+    assert store.query("SELECT text FROM payloads ORDER BY id").column(0).to_pylist() == list(texts)
 
 
 def test_a_query_takes_parameters(store, make_rows):
@@ -212,7 +152,7 @@ def test_migrating_again_changes_nothing(store, make_rows, contents):
     store.migrate()
 
     assert contents(store) == before
-    assert store.query("SELECT count() FROM migrations").column(0).to_pylist() == [3]
+    assert store.query("SELECT count() FROM migrations").column(0).to_pylist() == [1]
 
 
 def test_threads_may_ask_while_another_one_appends(store, make_rows):

@@ -18,8 +18,6 @@ def test_age_is_counted_from_the_newest_slot_of_each_node(store, make_rows, make
         "commits": [6, 7, 8, 9, 5006, 5007, 5008, 5009],
         "texts": ["a"],
         "acknowledged": [1, 1],
-        "step_calls": 20,
-        "minute_calls": 20,
     }
 
 

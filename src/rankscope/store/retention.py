@@ -1,4 +1,4 @@
-"""Keep a store small: the oldest slots go first; texts, totals and acknowledgements stay."""
+"""Keep a store small: the oldest slots go first; texts and acknowledgements stay."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ def prune(store: SqlStore, max_age_s: float | None = None, max_bytes: int | None
     """Delete the slots older than `max_age_s`, then the oldest until about `max_bytes` are left; how many went.
 
     Age is measured on each node's own clock from its newest slot, as the clocks of nodes have no common zero.
-    The totals per step and minute go on showing what is gone.
     """
     deleted = 0
     if max_age_s is not None:

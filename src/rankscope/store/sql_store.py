@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 import threading
-import zlib
 from abc import abstractmethod
 
 import numpy as np
@@ -14,7 +13,7 @@ from rankscope.base.errors import UserError
 from rankscope.records.payload import Payload
 from rankscope.records.rows import ROW_DTYPE
 from rankscope.store import schema
-from rankscope.store.migrations import MIGRATIONS, bookkeeping
+from rankscope.store.migrations import MIGRATIONS, NEWEST, bookkeeping
 from rankscope.store.store import Batch, Params, Store
 
 _PAYLOAD_HEAD = struct.Struct("<HIHQ")
@@ -68,19 +67,14 @@ class SqlStore(Store):
 
     def _insert_all(self, batch: Batch, rows: bytes, payloads: list[Payload]) -> None:
         if rows:
-            self._insert("arrivals", rows)
+            self._insert("slots", rows)
         if payloads:
             self._insert("payloads", _payload_rows(payloads, batch.number))
 
     def _insert_missing(self, batch: Batch, rows: bytes, payloads: list[Payload]) -> None:
         mine = f"WHERE node = {batch.node} AND batch = {batch.number}"
-        if rows:
-            if self._lacks("slots", mine, batch.num_rows):
-                self._insert("slots", rows)
-            for bucket in schema.BUCKETS:
-                up_to = self._number(f"SELECT max(up_to_batch) FROM rollup_{bucket} WHERE node = {batch.node}")
-                if up_to < batch.number:
-                    self.execute(f"INSERT INTO rollup_{bucket} {schema.rollup_select(bucket, 'slots', mine)}")
+        if rows and self._lacks("slots", mine, batch.num_rows):
+            self._insert("slots", rows)
         if payloads and self._lacks("payloads", mine, len(payloads)):
             self._insert("payloads", _payload_rows(payloads, batch.number))
 
@@ -111,33 +105,17 @@ class SqlStore(Store):
         return int(self._select(sql, {}).column(0)[0].as_py())
 
     def migrate(self, profile: str = "embedded") -> None:
-        self._migrate(profile, MIGRATIONS[-1][0])
-
-    def _migrate(self, profile: str, target: int) -> None:
         with self._lock:
             self.execute(bookkeeping(profile))
             have = self._number("SELECT max(version) FROM migrations")
-            newest = MIGRATIONS[-1][0]
-            if have > newest:
-                raise UserError(f"the store has schema version {have}, this rankscope knows {newest}: update rankscope")
-            for version, statements in MIGRATIONS:
-                if have < version <= target:
+            if have > NEWEST:
+                raise UserError(f"the store has schema version {have}, this rankscope knows {NEWEST}: update rankscope")
+            steps = MIGRATIONS if have else ((NEWEST, schema.tables),)
+            for version, statements in steps:
+                if have < version:
                     for sql in statements(profile):
                         self.execute(sql)
-                    self._note(version, 0)
-            if target == newest:
-                self._make_views(newest)
-
-    def _make_views(self, version: int) -> None:
-        statements = schema.views()
-        text = zlib.crc32("\n".join(statements).encode()) or 1
-        if self._number("SELECT argMax(views, (migrated_at, views)) FROM migrations") != text:
-            for sql in statements:
-                self.execute(sql)
-            self._note(version, text)
-
-    def _note(self, version: int, views: int) -> None:
-        self.execute(f"INSERT INTO migrations SELECT {version}, {views}, now64(3, 'UTC')")
+                    self.execute(f"INSERT INTO migrations SELECT {version}, 0, now64(3, 'UTC')")
 
 
 def _slot_rows(batch: Batch) -> bytes:
