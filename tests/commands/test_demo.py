@@ -1,12 +1,15 @@
 import importlib.util
 import json
 import os
+import resource
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from rankscope.analysis.detectors.cpu_contention import STRANGERS_CPUS
 from rankscope.cli.commands.demo import FAULTS
 from rankscope.cli.demo_programs import __path__ as programs
 
@@ -34,22 +37,35 @@ def test_an_unknown_fault_ends_with_2_and_the_known_ones(rankscope):
     assert all(fault in error for fault in FAULTS)
 
 
+def cpu_s_of_others():
+    """CPU time that the machine has spent so far on whatever was not started here."""
+    user, nice, system = Path("/proc/stat").read_text().split()[1:4]
+    spent = (int(user) + int(nice) + int(system)) / os.sysconf("SC_CLK_TCK")
+    ours = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return spent - ours.ru_utime - ours.ru_stime
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "fault, function, ranks",
     [("slow-data-loading", "decompress", [1]), ("slow-code", "rare_words", [0, 1]), ("gc-pause", None, [1])],
 )
 def test_what_is_hidden_is_found(tmp_path, fault, function, ranks):
+    before = cpu_s_of_others()
+    began = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-m", "rankscope", "demo", fault, "--report-json", "r.json"],
         cwd=tmp_path, env={**os.environ, "RANKSCOPE_RUNS_DIR": "runs"}, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
 
+    others = (cpu_s_of_others() - before) / (time.monotonic() - began)
+
     assert done.returncode == 0, done.stderr
     (page,) = (tmp_path / "runs").glob("*/report.html")
     assert f"HTML report in {page}" in done.stderr
     findings = {one["cause"]: one for one in json.loads((tmp_path / "r.json").read_text())["findings"]}
-    findings.pop("cpu-contention", None)  # a machine that others use too may rightly be blamed as well
+    if others > STRANGERS_CPUS / 2:  # a machine that others use too may rightly be blamed as well
+        findings.pop("cpu-contention", None)
     assert next(iter(findings)) == fault
     assert findings[fault]["ranks"] == ranks
     if function:
