@@ -155,9 +155,3 @@ def test_segments_follow_one_another(name):
     for own in facts.timelines:
         assert (own.segments["start"][1:] == own.segments["end"][:-1]).all()
         assert (own.segments["end"] > own.segments["start"]).all()
-
-
-def test_at_finds_the_segment_of_a_moment():
-    own = timeline_of((BatchWait, 10, 90, {}), FORWARD)
-
-    assert [own.at(t) for t in (9, 10, 89, 90, 100, 199, 200)] == [-1, 0, 0, 1, 2, 2, -1]

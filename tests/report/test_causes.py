@@ -4,7 +4,7 @@ import pytest
 
 from rankscope.base.causes import CAUSES, KINDS, Cause, cause
 from rankscope.base.errors import UserError
-from rankscope.report.pages import cause_page, format_page
+from rankscope.report.pages import format_page
 
 
 def test_the_catalogue_has_every_cause_of_the_contract():
@@ -42,7 +42,7 @@ def test_a_code_like_no_other_is_answered_with_the_list():
 
 
 def test_a_page_is_code_kind_and_meaning():
-    assert cause_page("queueing") == (
+    assert format_page(cause("queueing"), None) == (
         "queueing  (inference)\n\nRequests wait for other requests before they are worked on.\n"
     )
 
@@ -55,4 +55,4 @@ def test_a_page_ends_with_the_docstring_of_the_detector_as_it_is_written():
 
 @pytest.mark.parametrize("code", CAUSES)
 def test_no_line_of_a_page_is_wider_than_100(code):
-    assert max(map(len, cause_page(code).splitlines())) <= 100
+    assert max(map(len, format_page(cause(code), None).splitlines())) <= 100

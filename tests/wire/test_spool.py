@@ -52,7 +52,7 @@ def test_a_new_spool_begins_with_1_and_refuses_a_number_twice(tmp_path):
 
 
 def test_pending_frames_survive_a_restart(tmp_path):
-    Spool(tmp_path, fsync=True).put(Frame(1, 0, bytes(72)))
+    Spool(tmp_path).put(Frame(1, 0, bytes(72)))
 
     spool = Spool(tmp_path)
 

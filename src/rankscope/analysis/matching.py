@@ -16,13 +16,12 @@ from rankscope.records.collective import Collective
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """For each rank and each of its collectives: the last rank to enter it, when, and when the first one did."""
+    """For each rank and each of its collectives: the last rank to enter it, and when."""
 
     last_rank: tuple[NDArray[np.int64], ...]
     """Position of the rank (not its number) in the list of timelines; -1 where nobody else was seen in it."""
     last_enter: tuple[NDArray[np.int64], ...]
     """When that rank entered it, in ns."""
-    first_enter: tuple[NDArray[np.int64], ...]
     ids: tuple[NDArray[np.int64], ...]
     """The same number for the same collective on every rank."""
     members: NDArray[np.int64]
@@ -43,8 +42,6 @@ def match(tables: Tables, timelines: Sequence[Timeline], pids: Sequence[int]) ->
     unique, inverse = np.unique(everything, return_inverse=True)
     owner = np.concatenate([np.full(len(k), i) for i, k in enumerate(keys)]) if keys else np.empty(0, np.int64)
     enter = np.concatenate([t.collectives["time_ns"].astype(np.int64) for t in timelines]) if keys else owner
-    first = np.full(len(unique), np.iinfo(np.int64).max)
-    np.minimum.at(first, inverse, enter)
     last = np.full(len(unique), np.iinfo(np.int64).min)
     np.maximum.at(last, inverse, enter)
     last_owner = np.full(len(unique), -1)
@@ -57,7 +54,6 @@ def match(tables: Tables, timelines: Sequence[Timeline], pids: Sequence[int]) ->
     return Matches(
         tuple(last_owner[p] for p in parts),
         tuple(last[p] for p in parts),
-        tuple(first[p] for p in parts),
         tuple(p.astype(np.int64) for p in parts),
         members.astype(np.int64),
     )

@@ -75,11 +75,6 @@ class Timeline:
         """Length of each segment in ns."""
         return np.asarray(self.segments["end"] - self.segments["start"], np.int64)
 
-    def at(self, time_ns: int) -> int:
-        """Index of the segment that holds a moment; -1 outside."""
-        index = int(np.searchsorted(self.segments["start"], time_ns, side="right")) - 1
-        return index if index >= 0 and time_ns < int(self.segments["end"][index]) else -1
-
 
 _KINDS = (
     Forward,

@@ -5,15 +5,9 @@ from __future__ import annotations
 import inspect
 import textwrap
 
-from rankscope.base import causes
 from rankscope.base.causes import Cause
 
 WIDTH = 100
-
-
-def cause_page(code: str) -> str:
-    """The page of the cause with this code, without a detector's text; UserError for an unknown code."""
-    return format_page(causes.cause(code), None)
 
 
 def format_page(cause: Cause, body: str | None) -> str:

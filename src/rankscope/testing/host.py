@@ -45,7 +45,6 @@ class Host:
     """1 where a reading finds it stopped."""
     send_queue_bytes: Knob | None = 0.0
     """Bytes not yet sent; None: no connections were seen."""
-    switches_per_s: Knob = 5.0
     machine_busy: float = 2.4
     """CPUs in use on the whole machine."""
     recorder_cpu: float = 0.01
@@ -60,7 +59,7 @@ def write_counters(recorder: Writer, host: Host, ranks: Sequence[tuple[int, int]
     totals: dict[tuple[str, int], float] = {}
     rates = {
         "main_run_delay_ns": host.run_delay, "run_delay_ns": host.all_threads_delay, "cpu_ns": host.cpu,
-        "throttled_ns": host.throttled, "involuntary_switches": host.switches_per_s,
+        "throttled_ns": host.throttled,
     }  # fmt: skip
     gauges = {"stopped": host.stopped, "send_queue_bytes": host.send_queue_bytes, **host.more}
 
@@ -72,8 +71,7 @@ def write_counters(recorder: Writer, host: Host, ranks: Sequence[tuple[int, int]
             for name, knob in rates.items():
                 if knob is None:
                     continue
-                unit = READ_EVERY_NS / 1e9 if name == "involuntary_switches" else READ_EVERY_NS
-                grown = value(knob, rank, reading) * unit if reading else 0.0
+                grown = value(knob, rank, reading) * READ_EVERY_NS if reading else 0.0
                 totals[name, pid] = totals.get((name, pid), 0.0) + grown
                 write(name, now, totals[name, pid], pid)
             for name, knob in gauges.items():

@@ -132,7 +132,7 @@ FAULTS: Final[dict[str, Fault]] = {
             slower({0: 1.6, 1: 1.6}),
             compute_cpu=1 / 1.6,
             torch_threads=8,
-            host=Host(run_delay=0.25, all_threads_delay=2.4, cpu=4.0, switches_per_s=900.0),
+            host=Host(run_delay=0.25, all_threads_delay=2.4, cpu=4.0),
         ),
         BASE,
     ),
@@ -144,7 +144,6 @@ FAULTS: Final[dict[str, Fault]] = {
             host=Host(
                 run_delay={1: 0.33},
                 all_threads_delay={1: 0.33},
-                switches_per_s={1: 80.0},
                 strangers=(Stranger("stress-ng", 1.2),),
             ),
         ),

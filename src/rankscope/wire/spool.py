@@ -27,10 +27,9 @@ class SpoolFull(OSError):
 class Spool:
     """A folder of frames in the order of their numbers. One process writes; the reader may be another one."""
 
-    def __init__(self, folder: Path | str, *, fsync: bool = False) -> None:
+    def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.fsync = fsync
         self.damaged = len(self._numbers(DAMAGED))
         """Files that were moved aside because they held no whole frame."""
         self._next = 1 + max((n for s in (PENDING, DONE, DAMAGED) for n in self._numbers(s)), default=0)
@@ -41,7 +40,7 @@ class Spool:
         return self._next
 
     def put(self, frame: Frame) -> Path:
-        """Keep a frame; after the return it survives the end of this process (of the machine, with `fsync`)."""
+        """Keep a frame; after the return it survives the end of this process, not that of the machine."""
         if frame.number < self._next:
             raise ValueError(f"frame number {frame.number} was used before; the next one is {self._next}")
         path = self._path(frame.number)
@@ -96,24 +95,11 @@ class Spool:
     def _write(self, path: Path, data: bytes) -> None:
         temporary = path.with_suffix(".writing")
         try:
-            with temporary.open("wb") as file:
-                file.write(data)
-                if self.fsync:
-                    file.flush()
-                    os.fsync(file.fileno())
+            temporary.write_bytes(data)
             temporary.replace(path)
-            if self.fsync:
-                self._sync_folder()
         except OSError as error:
             with contextlib.suppress(OSError):
                 temporary.unlink(missing_ok=True)
             if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
                 raise SpoolFull(error.errno, f"no room for {path.name} ({len(data)} bytes)", str(path)) from error
             raise
-
-    def _sync_folder(self) -> None:
-        handle = os.open(self.folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
