@@ -1,4 +1,4 @@
-"""How far the clocks of two nodes (or ranks) can be apart, proven by the collectives that both took part in.
+"""How far the clocks of two nodes can be apart, proven by the collectives that both took part in.
 
 Nobody leaves a blocking collective before the last one has entered it. With clocks a and b, and b's reading written
 as `t + offset + drift * t` at a's reading t, each matched collective gives
@@ -22,15 +22,18 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
+FEW = 64
+"""Points of which the hull is found one by one sooner than all at once."""
+
 
 @dataclass(frozen=True, slots=True)
 class Matched:
     """Calls of blocking collectives, one entry a rank and call; all arrays of one length."""
 
-    group: Ints
-    sequence: Ints
+    call: Ints
+    """The same number for the same collective on every rank."""
     clock: Ints
-    """Whose clock the times are of: the node where ranks share one, else the rank."""
+    """Whose clock the times are of."""
     enter_ns: Ints
     leave_ns: Ints
 
@@ -76,6 +79,14 @@ class PairBounds:
         # The upper bound is convex and the lower one concave: the width is greatest at an end.
         return max((high - low) / 2_000 for low, high in map(self.at, (self.first_ns, self.last_ns)))
 
+    @property
+    def most_apart_us(self) -> float:
+        """How far readings at one moment of the observed time may differ; infinite where that is not proven."""
+        if not self.possible:
+            return inf
+        ends = map(self.at, (self.first_ns, self.last_ns))
+        return max(max(abs(low), abs(high)) / 1_000 for low, high in ends)
+
     def _knots(self) -> list[int]:
         times = np.concatenate([self.upper[0], self.lower[0]])
         return [self.first_ns + int(time) for time in times]
@@ -90,15 +101,16 @@ class ClockBounds:
 
     @property
     def max_error_us(self) -> float:
-        """The error that no time stamp of one clock, shown on another one, exceeds; 0 for a single clock."""
-        wanted = list(combinations(self.clocks, 2))
-        return max((self.pairs[pair].max_error_us if pair in self.pairs else inf for pair in wanted), default=0.0)
+        """The error that no time stamp of one clock, converted to another one, exceeds; 0 for a single clock."""
+        return max((pair.max_error_us if pair is not None else inf for pair in self._all_pairs()), default=0.0)
 
-    def offset_ns(self, a: int, b: int, time_ns: int) -> tuple[float, float]:
-        """The least and the greatest possible reading of `b` minus that of `a` when `a` reads `time_ns`, for a < b."""
-        if a == b:
-            return 0, 0
-        return self.pairs[a, b].at(time_ns) if (a, b) in self.pairs else (-inf, inf)
+    @property
+    def most_apart_us(self) -> float:
+        """The error that no time stamp exceeds where those of all clocks are taken as they are; 0 for a single one."""
+        return max((pair.most_apart_us if pair is not None else inf for pair in self._all_pairs()), default=0.0)
+
+    def _all_pairs(self) -> list[PairBounds | None]:
+        return [self.pairs.get(pair) for pair in combinations(self.clocks, 2)]
 
 
 def clock_bounds(matched: Matched) -> ClockBounds:
@@ -119,13 +131,14 @@ def clock_bounds(matched: Matched) -> ClockBounds:
 
 
 def _by_clock(matched: Matched) -> Matched:
-    keys = np.stack([matched.group, matched.sequence, matched.clock])
-    unique, index = np.unique(keys, axis=1, return_inverse=True)
-    enter = np.full(unique.shape[1], np.iinfo(np.int64).min)
-    leave = np.full(unique.shape[1], np.iinfo(np.int64).max)
-    np.maximum.at(enter, index.ravel(), matched.enter_ns)
-    np.minimum.at(leave, index.ravel(), matched.leave_ns)
-    return Matched(unique[0], unique[1], unique[2], enter, leave)
+    if not len(matched.call):
+        return matched
+    order = np.lexsort((matched.call, matched.clock))
+    call, clock = matched.call[order], matched.clock[order]
+    first = np.flatnonzero(np.append(True, (call[1:] != call[:-1]) | (clock[1:] != clock[:-1])))
+    enter = np.maximum.reduceat(matched.enter_ns[order], first)
+    leave = np.minimum.reduceat(matched.leave_ns[order], first)
+    return Matched(call[first], clock[first], enter, leave)
 
 
 def _only(calls: Matched, clock: int) -> Matched:
@@ -133,15 +146,12 @@ def _only(calls: Matched, clock: int) -> Matched:
 
 
 def _take(calls: Matched, rows: NDArray[np.intp]) -> Matched:
-    columns = (calls.group, calls.sequence, calls.clock, calls.enter_ns, calls.leave_ns)
-    return Matched(*(column[rows] for column in columns))
+    return Matched(calls.call[rows], calls.clock[rows], calls.enter_ns[rows], calls.leave_ns[rows])
 
 
 def _shared(a: Matched, b: Matched) -> tuple[Matched, Matched]:
-    names = {(g, s): i for i, (g, s) in enumerate(zip(b.group.tolist(), b.sequence.tolist(), strict=True))}
-    found = [(i, names.get(key, -1)) for i, key in enumerate(zip(a.group.tolist(), a.sequence.tolist(), strict=True))]
-    rows = np.array([(i, j) for i, j in found if j >= 0], dtype=np.intp).reshape(-1, 2)
-    return _take(a, rows[:, 0]), _take(b, rows[:, 1])
+    _, ours, theirs = np.intersect1d(a.call, b.call, assume_unique=True, return_indices=True)
+    return _take(a, ours), _take(b, theirs)
 
 
 def _pair(a: int, b: int, ours: Matched, theirs: Matched) -> PairBounds:
@@ -168,8 +178,7 @@ def _negated(points: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
 def _lower_hull(x: Floats, y: Floats) -> tuple[Floats, Floats]:
     """The lower convex hull of points, by rising x (Andrew's monotone chain)."""
     hull: list[tuple[float, float]] = []
-    order = np.lexsort((y, x))
-    for px, py in zip(x[order].tolist(), y[order].tolist(), strict=True):
+    for px, py in zip(*(part.tolist() for part in _near_hull(x, y)), strict=True):
         if hull and hull[-1][0] == px:
             continue
         while len(hull) > 1 and _turns_right(hull[-2], hull[-1], (px, py)):
@@ -177,6 +186,19 @@ def _lower_hull(x: Floats, y: Floats) -> tuple[Floats, Floats]:
         hull.append((px, py))
     points = np.array(hull, dtype=float).reshape(-1, 2)
     return points[:, 0], points[:, 1]
+
+
+def _near_hull(x: Floats, y: Floats) -> tuple[Floats, Floats]:
+    """Points by rising x, without most of those that lie above the line between two others: they are many."""
+    order = np.lexsort((y, x))
+    x, y = x[order], y[order]
+    left = len(x) + 1
+    while len(x) < left and len(x) > FEW:
+        left = len(x)
+        above = (x[1:-1] - x[:-2]) * (y[2:] - y[:-2]) < (y[1:-1] - y[:-2]) * (x[2:] - x[:-2])
+        keep = np.concatenate([[True], ~above, [True]])
+        x, y = x[keep], y[keep]
+    return x, y
 
 
 def _turns_right(o: tuple[float, float], p: tuple[float, float], q: tuple[float, float]) -> bool:

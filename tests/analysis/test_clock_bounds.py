@@ -7,21 +7,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.collector.clock import Matched, clock_bounds
+from rankscope.analysis import clock_bounds as clock_bounds_module
+from rankscope.analysis.clock_bounds import Matched, clock_bounds
 
 
 def matched(*calls):
-    """Of tuples (sequence, clock, enter_ns, leave_ns), all in group 0."""
-    sequence, clock, enter, leave = np.array(calls, dtype=np.int64).reshape(-1, 4).T
-    return Matched(np.zeros_like(sequence), sequence, clock, enter, leave)
+    """Of tuples (call, clock, enter_ns, leave_ns)."""
+    return Matched(*np.array(calls, dtype=np.int64).reshape(-1, 4).T)
 
 
 def test_one_collective_bounds_the_offset_by_who_waited():
     # Clock 1 is 1,000,000 ns ahead. In true time: 0 enters at 100, 1 enters at 150, both leave at 180.
     bounds = clock_bounds(matched((0, 0, 100, 180), (0, 1, 1_000_150, 1_000_180)))
 
-    assert bounds.offset_ns(0, 1, 180) == (999_970, inf)
-    assert bounds.offset_ns(0, 1, 100) == (-inf, 1_000_080)
+    assert bounds.pairs[0, 1].at(180) == (999_970, inf)
+    assert bounds.pairs[0, 1].at(100) == (-inf, 1_000_080)
 
 
 def test_two_collectives_at_one_drift_close_the_interval():
@@ -35,8 +35,7 @@ def test_two_collectives_at_one_drift_close_the_interval():
     )
 
     # At 1,000: call 1 says at most leave - enter = 6,010 - 1,000; calls 0 and 2 say at least 5,100 - 110 = 4,990.
-    assert bounds.offset_ns(0, 1, 1_000) == (4_990, 5_010)
-    assert bounds.offset_ns(1, 1, 1_000) == (0, 0)
+    assert bounds.pairs[0, 1].at(1_000) == (4_990, 5_010)
 
 
 def test_a_single_clock_has_no_error_and_none_without_calls():
@@ -48,7 +47,6 @@ def test_clocks_that_share_no_collective_are_not_compared():
     bounds = clock_bounds(matched((0, 0, 1, 2), (1, 1, 3, 4)))
 
     assert bounds.pairs == {}
-    assert bounds.offset_ns(0, 1, 0) == (-inf, inf)
     assert bounds.max_error_us == inf
 
 
@@ -56,8 +54,8 @@ def test_ranks_on_one_clock_count_as_the_last_to_enter_and_the_first_to_leave():
     two_ranks_a_node = clock_bounds(matched((0, 0, 10, 90), (0, 0, 50, 70), (0, 1, 55, 80), (0, 1, 30, 75)))
     their_tightest = clock_bounds(matched((0, 0, 50, 70), (0, 1, 55, 75)))
 
-    assert two_ranks_a_node.offset_ns(0, 1, 60) == their_tightest.offset_ns(0, 1, 60)
-    assert two_ranks_a_node.offset_ns(0, 1, 50) == (-inf, 25)
+    assert two_ranks_a_node.pairs[0, 1].at(60) == their_tightest.pairs[0, 1].at(60)
+    assert two_ranks_a_node.pairs[0, 1].at(50) == (-inf, 25)
 
 
 def test_a_clock_that_was_set_is_noticed():
@@ -80,10 +78,8 @@ def simulate(offset, drift, *, calls=200, seed=0, start=0):
     def reading_of_1(t):
         return t + offset + np.rint(drift * (t - start)).astype(np.int64)
 
-    sequence = np.arange(calls)
     columns = (
-        np.zeros(2 * calls, np.int64),
-        np.concatenate([sequence, sequence]),
+        np.tile(np.arange(calls), 2),
         np.repeat([0, 1], calls),
         np.concatenate([enter[0], reading_of_1(enter[1])]),
         np.concatenate([leave[0], reading_of_1(leave[1])]),
@@ -110,6 +106,20 @@ def test_hundreds_of_calls_prove_microseconds_whatever_the_uptime(uptime_ns):
 
     bounds = clock_bounds(calls)
 
-    low, high = bounds.offset_ns(0, 1, uptime_ns + 1_000_000_000)
+    low, high = bounds.pairs[0, 1].at(uptime_ns + 1_000_000_000)
     assert low <= 3_000_050_000 <= high
     assert (high - low, round(bounds.max_error_us, 3)) == (4_427, 4.169)
+    assert bounds.most_apart_us == pytest.approx(3_000_000 + 50e-6 * 1_990_000 + 4, abs=2)
+
+
+@given(st.lists(st.tuples(st.integers(0, 500), st.integers(-50, 50)), min_size=3, max_size=400))
+@settings(max_examples=60, deadline=None)
+def test_what_is_left_out_before_the_hull_is_drawn_is_not_on_it(points):
+    x, y = np.array(points, float).T
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clock_bounds_module, "FEW", 2)
+        quick = clock_bounds_module._lower_hull(x, y)
+        patch.setattr(clock_bounds_module, "FEW", 1000)
+        thorough = clock_bounds_module._lower_hull(x, y)
+
+    assert [part.tolist() for part in quick] == [part.tolist() for part in thorough]
