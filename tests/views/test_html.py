@@ -88,6 +88,14 @@ def test_every_element_is_closed_and_no_other_file_is_needed(made_up, name):
     assert re.findall(r"https?://|url\(|@import|@font-face", html) == []
 
 
+def test_spans_that_are_not_drawn_are_said(made_up):
+    first = made_up.DETAILS.steps[0]
+    details = dataclasses.replace(made_up.DETAILS, steps=(dataclasses.replace(first, left_out=1234),))
+
+    assert "The last 1234 spans of this step are not drawn." in Page(render_html(made_up.SLOW_LOADING, details)).text
+    assert "not drawn" not in Page(render_html(made_up.SLOW_LOADING, made_up.DETAILS)).text
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_page_says_all_that_the_report_says(made_up, name):
     report = made_up.REPORTS[name]

@@ -25,8 +25,8 @@ from rankscope.report.source_lines import read_source
 CONTEXT_LINES = 4
 """Lines kept before and after a place that a finding names."""
 MAX_SPANS = 3000
-"""Of one drawing; each rank has its share, and what comes after it in the step is left out."""
-"""Of one step, over all ranks, so that the page stays small."""
+"""Of one step, so that the page stays small (70 bytes each). Each rank has its share; what comes after that in the step
+is counted and left out."""
 
 
 def build_details(facts: Facts, report: Report, sources: Path) -> Details:
@@ -60,13 +60,14 @@ def _timeline(facts: Facts, index: int, label: Literal["slowest", "typical"]) ->
     pieces = facts.attribution.pieces
     critical = {(int(p["rank"]), int(p["segment"])) for p in pieces[pieces["step"] == step]}
     spans: list[TimelineSpan] = []
+    left_out = 0
     for position, own in enumerate(facts.timelines):
         segments = own.segments
         low = int(np.searchsorted(segments["end"], begin, side="right"))
         high = int(np.searchsorted(segments["start"], end))
-        for at in range(low, high):
-            if at - low >= MAX_SPANS // facts.size:
-                break
+        shown = min(high, low + max(1, MAX_SPANS // facts.size))
+        left_out += max(0, high - shown)
+        for at in range(low, shown):
             start, stop = max(int(segments["start"][at]), begin), min(int(segments["end"][at]), end)
             phase = own.phases[int(segments["phase"][at])]
             waits = int(segments["collective"][at]) >= 0
@@ -81,7 +82,7 @@ def _timeline(facts: Facts, index: int, label: Literal["slowest", "typical"]) ->
                     critical=(position, at) in critical,
                 )
             )
-    return StepTimeline(step, label, begin, tuple(spans))
+    return StepTimeline(step, label, begin, tuple(spans), left_out)
 
 
 def _name(facts: Facts, position: int, at: int) -> str:

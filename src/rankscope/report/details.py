@@ -38,6 +38,8 @@ class StepTimeline:
     label: Literal["slowest", "typical"]
     start_ns: int
     spans: tuple[TimelineSpan, ...]
+    left_out: int = 0
+    """Spans that are not drawn: of each rank the last ones of the step."""
 
 
 @dataclass(frozen=True, slots=True)
