@@ -39,11 +39,11 @@ def host_time(facts: Facts, position: int) -> HostTime:
     stopped = facts.counter("stopped", pid)
     inside = (stopped.time_ns >= facts.begin) & (stopped.time_ns <= facts.end)
     return HostTime(
-        rate("main_run_delay_ns"),
-        rate("run_delay_ns"),
-        rate("cpu_ns"),
-        rate("throttled_ns"),
-        float(np.mean(stopped.value[inside])) if inside.sum() >= FEWEST_READINGS else None,
+        run_delay=rate("main_run_delay_ns"),
+        all_threads_delay=rate("run_delay_ns"),
+        cpu=rate("cpu_ns"),
+        throttled=rate("throttled_ns"),
+        stopped=float(np.mean(stopped.value[inside])) if inside.sum() >= FEWEST_READINGS else None,
     )
 
 

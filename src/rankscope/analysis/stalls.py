@@ -60,17 +60,17 @@ def assess(facts: Facts, phase: str) -> Stall | None:
     if len(hits) < 2:
         return None
     return Stall(
-        phase,
-        positions,
-        masks,
-        float(own[list(positions)].mean() * len(facts.steps)),
-        gain,
-        len(hits),
-        float(per_step.max()),
-        float(np.median(np.diff(hits))),
-        int(facts.steps[hits[0]]),
-        int(facts.steps[hits[-1]]),
-        everywhere,
+        phase=phase,
+        positions=positions,
+        masks=masks,
+        ns=float(own[list(positions)].mean() * len(facts.steps)),
+        gain=gain,
+        times=len(hits),
+        longest_ns=float(per_step.max()),
+        every=float(np.median(np.diff(hits))),
+        first=int(facts.steps[hits[0]]),
+        last=int(facts.steps[hits[-1]]),
+        everywhere=everywhere,
     )
 
 

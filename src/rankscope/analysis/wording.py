@@ -25,7 +25,7 @@ def ms(ns: float) -> str:
 
 
 def ranks(facts: Facts, positions: Sequence[int]) -> str:
-    """`rank 1`, `ranks 0 and 2`, `all ranks`."""
+    """`rank 1`, `ranks 0 and 2`; `all ranks` where these are all that were seen of a job of several."""
     numbers = facts.numbers(positions)
     if facts.world_size > 1 and len(numbers) == facts.size:
         return "all ranks"

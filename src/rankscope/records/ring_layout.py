@@ -49,5 +49,5 @@ class Sizes:
 
 
 RANK_SIZES: Final = Sizes(first_lane_slots=16384, other_lanes=7, other_lane_slots=1024, payload_bytes=2 << 20)
-"""3.5 MB: 16384 slots are 5 s of the busiest programs seen (3000 records a second); the recorder comes every 0.1 s."""
+"""3.5 MB: 16384 slots are 5 s of the busiest programs seen (3000 records a second); the recorder comes every 0.25 s."""
 WORKER_SIZES: Final = Sizes(first_lane_slots=2048, other_lanes=1, other_lane_slots=256, payload_bytes=256 << 10)

@@ -15,7 +15,7 @@ class Step(Record):
     code: ClassVar[int] = 1
     kind: ClassVar[str] = "step"
     micro_batches: int = field("a", "count", "backward calls in the step")
-    observed: int = field("b", "", "1: sources were on; 0: a bare step for the overhead measurement", bits=1)
+    observed: int = field("b", "", "1: sources were on, as in every step", bits=1)
     explicit: int = field("b", "", "1: the user marked the step with rankscope.step()", shift=1, bits=1)
     inference: int = field("b", "", "1: a request or forward outside training", shift=2, bits=1)
     own_ns: int = field("c", "ns", "time rankscope itself took in this process since the step before; 0: not timed")
