@@ -108,3 +108,13 @@ def test_never_samples_more_often_than_asked():
         go_on(governor, 500_000)
 
     assert observed.sample_hz == 2.0
+
+
+def test_what_the_sampler_took_before_does_not_count():
+    observed = agent()
+    observed.sources = [SimpleNamespace(thread_cpu_ns=500_000_000)]
+    governor = Governor(observed)
+    for _ in range(10 * WINDOW):
+        go_on(governor, 190_000)
+
+    assert (observed.sample_hz, observed.described) == (20.0, 0)

@@ -114,3 +114,21 @@ def test_the_sdk_without_rankscope_run(observed, tmp_path):
     assert {names[r["name"]] for r in by_kind[6] if r["step"] == 5} == {"1.0", "1.1"}
     assert {names[r["name"]] for r in by_kind[6] if r["step"] == 4} == {"0", "1", "1.0", "1.1"}
     assert 30 not in by_kind and 20 not in by_kind
+
+
+def test_after_stop_only_start_observes_again(observed, tmp_path):
+    run = observed.observe(tmp_path, str(observed.PROGRAMS / "stopped.py"))
+
+    assert run.code == 0, run.errors
+    assert [(s["before"], s["stopped"], s["again"]) for s in run.said] == [(True, True, "light")]
+
+
+def test_a_wrong_file_in_the_working_folder_does_not_reach_a_call_that_needs_no_start(observed, tmp_path, monkeypatch):
+    (tmp_path / "rankscope.toml").write_text("nonsense = 1")
+    monkeypatch.chdir(tmp_path)
+    run = observed.observe(tmp_path, str(observed.PROGRAMS / "bad_config.py"), env={"RANKSCOPE_DEBUG": ""})
+
+    assert run.code == 0, run.errors
+    (said,) = run.said
+    assert (said["observed"], said["errors"]) == (False, 1)
+    assert "unknown key 'nonsense'" in said["last"]

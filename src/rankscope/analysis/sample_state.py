@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from rankscope.analysis.stacks import Samples, Stack
 from rankscope.analysis.tables import Tables, column
-from rankscope.records.host import StackSample
+from rankscope.records.host import EAGER_NS, StackSample
 
 BLOCKED = 0
 """Not on a CPU: asleep, or waiting for a lock, a file or a server."""
@@ -25,6 +25,8 @@ BLOCKED_BELOW = 0.3
 PYTHON_LATE_NS = 1_500_000
 """The sampler had to wait so long for the interpreter lock: the thread ran Python code (torch's operators release it,
 and without waiting a sample comes 0.1-0.2 ms after its time)."""
+EAGER_LATE_NS = EAGER_NS + 80_000
+"""The same where the sampler asks for the lock: after that and the timer's slack of 50 µs at the earliest."""
 HOOK_CALLERS = ("torch/autograd/graph.py", "torch/nn/modules/module.py", "torch/optim/optimizer.py")
 """Where torch calls hooks from: the engine's entry (tensor hooks come from C++ below it), modules, optimizers."""
 
@@ -48,10 +50,12 @@ def states_of(tables: Tables, pid: int, samples: Samples) -> States:
     state = np.full(len(samples), NATIVE, np.int64)
     in_python = np.array([not s.ends_in_torch for s in samples.stack], bool)
     letter = column(rows, StackSample, "state").astype(np.int64)
-    # The sampler holds the interpreter lock now: a thread that runs all the same does not need it, it was the sampler
-    # that waited for a CPU.
-    limit = np.where(letter == 0, _without_lock_ns(late[~in_python]), PYTHON_LATE_NS)
-    waited = (late >= limit) & (letter != ord("R"))
+    # Where it is not known how long the sampler waited for a CPU: it holds the interpreter lock now, and a thread that
+    # runs all the same does not need it, so that it was a CPU that the sampler waited for.
+    known = column(rows, StackSample, "delay_known") > 0
+    limit = np.where(column(rows, StackSample, "eager") > 0, EAGER_LATE_NS, PYTHON_LATE_NS)
+    limit = np.where((letter == 0) & ~known, _without_lock_ns(late[~in_python]), limit)
+    waited = (late >= limit) & (known | (letter != ord("R")))
     state[waited & in_python] = PYTHON
     asleep = np.isin(letter, [ord(x) for x in "SD"]) & ~waited
     following = np.append(share[1:], share[-1:]) if len(share) else share

@@ -8,6 +8,9 @@ from rankscope.analysis.facts import Facts
 from rankscope.analysis.stacks import Place
 from rankscope.base.finding import Cost, Location
 
+MOST_NUMBERS = 8
+"""Of ranks in a sentence: more are not read, and fill the line."""
+
 
 def percent(share: float) -> str:
     """`31 %`, `4.2 %`."""
@@ -29,8 +32,15 @@ def ranks(facts: Facts, positions: Sequence[int]) -> str:
     numbers = facts.numbers(positions)
     if facts.world_size > 1 and len(numbers) == facts.size:
         return "all ranks"
+    return numbered(numbers)
+
+
+def numbered(numbers: Sequence[int]) -> str:
+    """`rank 1`, `ranks 0 and 2`; of many, the first ones and how many more."""
     if len(numbers) == 1:
         return f"rank {numbers[0]}"
+    if len(numbers) > MOST_NUMBERS:
+        return f"ranks {', '.join(map(str, numbers[:MOST_NUMBERS]))} and {len(numbers) - MOST_NUMBERS} more"
     return f"ranks {', '.join(map(str, numbers[:-1]))} and {numbers[-1]}"
 
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
+from rankscope import __version__
+from rankscope.base.clock import now_ns
 from rankscope.base.errors import UserError
-from rankscope.base.rundir import RunDir
+from rankscope.base.rundir import RunDir, working_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,15 @@ class Manifest:
     recorder_restarts: int = 0
     unobserved: str = ""
     """Why no process of the run could be observed, if none was."""
+
+
+def new_manifest(id: str, name: str | None, command: Sequence[str], level: str, budget: float) -> Manifest:
+    """The manifest of a run that begins now, here."""
+    return Manifest(
+        id=id, name=name or id, command=tuple(command), started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        started_ns=now_ns(), cwd=working_folder(), host=os.uname().nodename, cpus=len(os.sched_getaffinity(0)),
+        level=level, budget=budget, version=__version__,
+    )  # fmt: skip
 
 
 def write_manifest(run: RunDir, manifest: Manifest) -> None:

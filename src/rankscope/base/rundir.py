@@ -88,3 +88,11 @@ def ring_folders(run: RunDir) -> list[Path]:
 def shared_ring_folder(run: RunDir) -> Path:
     """Shared memory: writing a record never waits for a disk."""
     return Path("/dev/shm") / f"rankscope-{run.id}"
+
+
+def working_folder() -> str:
+    """The current working directory; "" where it has been deleted."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""

@@ -27,7 +27,7 @@ from rankscope.records.training import Step
 TIMED_EVERY, TIMED = 16, 8
 """Of so many steps one, this one, is timed. It is never one that is recorded module by module for its number."""
 NEVER = 1 << 62
-MAX_NAMES = 60_000  # ids are 16 bits; what comes later is written under id 0, "(other)"
+MAX_NAMES = 32_767  # some records have 15 bits for an id; what comes later is written under id 0, "(other)"
 
 
 class Agent:
@@ -127,6 +127,8 @@ class Agent:
         key = (frame.f_code, frame.f_lasti)
         known = self._sites.get(key)
         if known is None:
+            if len(self._sites) >= MAX_NAMES:
+                self._sites.clear()  # a program that makes its functions anew each step; it must not be kept alive
             known = self._sites[key] = self.name(callsite.describe(frame.f_code, frame.f_lineno or 0))
         return known
 
@@ -231,7 +233,8 @@ class Agent:
         if self.step >= self.wake:
             self.wake = NEVER
             for call in self.on_step:
-                call()
+                with guard.guard("preparing a step"):
+                    call()
 
     # -- life --------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from threading import get_ident
 from time import monotonic_ns
 from typing import Any
 
@@ -19,6 +20,9 @@ from rankscope.capture.config import Config, from_environment, with_file, with_v
 from rankscope.records.record import float_bits
 from rankscope.records.training import Metric, Span
 
+_off = False
+"""Nothing but `start` begins to observe: the user has called `stop`, or it has failed before."""
+
 
 def start(name: str | None = None, config: str | Path | Mapping[str, Any] | None = None) -> str | None:
     """Begin to observe this process; returns the run's folder, or None when it is switched off.
@@ -27,10 +31,12 @@ def start(name: str | None = None, config: str | Path | Mapping[str, Any] | None
     share it) and a recorder is started. `config`: a path to a `rankscope.toml`, or its keys as a mapping; without
     it, `rankscope.toml` in the working directory is read where it exists. Raises ValueError for a wrong config.
     """
+    global _off  # noqa: PLW0603  one a process
     base = from_environment()
     settings = _configured(base or Config(), config)
     if os.environ.get(ENV_OFF):
         return None
+    _off = False
     agent = observer.current()
     if agent is not None:
         if config is not None:
@@ -80,14 +86,17 @@ def step() -> Iterator[None]:
     """Mark one step of your own; found without it where an optimizer steps."""
     agent = _agent()
     begin = monotonic_ns()
+    mine = False
     if agent is not None:
         with guard("a step begins"):
             agent.open()
-            agent.explicit_steps = True
-            if not agent.last_step_end:
-                agent.last_step_end = begin
+            mine = agent.adopt_thread()
+            if mine:
+                agent.explicit_steps = True
+                if not agent.last_step_end:
+                    agent.last_step_end = begin
     yield
-    if agent is not None:
+    if mine and agent is not None:
         with guard("a step ends"):
             agent.end_step(monotonic_ns())
 
@@ -99,16 +108,20 @@ def phase(name: str) -> Iterator[None]:
     if agent is None or agent.ended:
         yield
         return
+    mine = agent.thread == get_ident()
     before, id = agent.phase, agent.name(str(name))
-    agent.phase = id
+    if mine:
+        agent.phase = id
     begin = monotonic_ns()
     try:
         yield
     finally:
         end = monotonic_ns()
-        agent.phase = before
+        if mine:
+            agent.phase = before
         with guard("recording a phase"):
-            agent.put(begin, end - begin, Span.code, id, agent.step, agent.site(2), 0, 0)
+            put = agent.put if mine else agent.thread_put()
+            put(begin, end - begin, Span.code, id, agent.step, agent.site(2), 0, 0)
 
 
 def log(**values: Any) -> None:
@@ -121,23 +134,30 @@ def log(**values: Any) -> None:
     if agent is None or agent.ended:
         return
     with guard("logging values"):
+        put = agent.put if agent.thread == get_ident() else agent.thread_put()
         for name, value in values.items():
             number = _number(value)
             if number is not None:
-                agent.put(monotonic_ns(), 0, Metric.code, agent.name(name), agent.step, float_bits(number), 0, 0)
+                put(monotonic_ns(), 0, Metric.code, agent.name(name), agent.step, float_bits(number), 0, 0)
 
 
 def stop() -> None:
     """End the observation of this process and undo every hook; the program goes on as if never observed."""
+    global _off  # noqa: PLW0603  one a process
+    _off = True
     with guard("stopping"):
         observer.stop()
         standalone.end()
 
 
 def _agent() -> Agent | None:
+    """The agent; under `rankscope run` one is made where a program has none yet, unless the user has stopped it."""
+    global _off  # noqa: PLW0603  one a process
     agent = observer.current()
-    if agent is None and from_environment() is not None and "torch" in sys.modules:
-        start()
+    if agent is None and not _off and "torch" in sys.modules and from_environment() is not None:
+        _off = True  # whatever goes wrong below would go wrong each time
+        with guard("starting"):
+            start()
         agent = observer.current()
     return agent
 

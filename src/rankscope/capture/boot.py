@@ -21,16 +21,16 @@ _finder: _AfterImport | None = None
 
 
 class _AfterImport(importlib.abc.MetaPathFinder):
-    """Calls `after[name]` once, when the module of that name has been executed."""
+    """Calls all of `after[name]` once, when the module of that name has been executed."""
 
-    def __init__(self, after: dict[str, Callable[[], None]]) -> None:
-        self.after = after
+    def __init__(self) -> None:
+        self.after: dict[str, list[Callable[[], None]]] = {}
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        call = self.after.pop(fullname, None)
-        if call is None:
+        calls = self.after.pop(fullname, None)
+        if calls is None:
             return None
         spec = importlib.util.find_spec(fullname) if path is None else _find_in(fullname, path)
         if spec is None or spec.loader is None:
@@ -39,8 +39,9 @@ class _AfterImport(importlib.abc.MetaPathFinder):
 
         def exec_module(module: ModuleType) -> None:
             execute(module)
-            with guard(f"observing {fullname}"):
-                call()
+            for call in calls:
+                with guard(f"observing {fullname}"):
+                    call()
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
@@ -57,9 +58,9 @@ def after_import(name: str, call: Callable[[], None]) -> None:
         call()
         return
     if _finder is None:
-        _finder = _AfterImport({})
+        _finder = _AfterImport()
         sys.meta_path.insert(0, _finder)
-    _finder.after[name] = call
+    _finder.after.setdefault(name, []).append(call)
 
 
 def disarm() -> None:

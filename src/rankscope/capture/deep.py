@@ -153,7 +153,8 @@ class DeepRecorder:
         size = sample.abs()
         count = int(((size < torch.finfo(tensor.dtype).tiny) & (size > 0)).sum())
         if count:
-            self._agent.put(monotonic_ns(), 0, Subnormals.code, name, self._agent.step, count, sample.numel(), activation)
+            agent = self._agent
+            agent.put(monotonic_ns(), 0, Subnormals.code, name, agent.step, count, sample.numel(), activation)
 
 
 _known_paths: dict[int, tuple[weakref.ref[Any], str]] = {}

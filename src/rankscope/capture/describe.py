@@ -8,6 +8,7 @@ import socket
 import sys
 from typing import TYPE_CHECKING, Any
 
+from rankscope.base.rundir import working_folder
 from rankscope.records.process import Process
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def describe_process(agent: Agent) -> Process:
         cuda_devices=_cuda_devices(torch),
         cpus_allowed=tuple(sorted(os.sched_getaffinity(0))),
         argv=tuple(sys.argv[:50]),
-        cwd=_cwd(),
+        cwd=working_folder(),
         parameters=agent.parameters,
         level=agent.governor.state(),
         sources=tuple(source.name for source in agent.sources),
@@ -60,9 +61,3 @@ def _cuda_devices(torch: Any) -> int:
     cuda = getattr(torch, "cuda", None)
     return int(cuda.device_count()) if cuda is not None and cuda.is_initialized() else 0
 
-
-def _cwd() -> str:
-    try:
-        return os.getcwd()
-    except OSError:
-        return ""

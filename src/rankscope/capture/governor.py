@@ -37,7 +37,7 @@ class Governor:
         if step_ns <= 0:
             return
         if not self._shares:
-            self._began_ns = end_ns - step_ns
+            self._began_ns, self._sampler_ns = end_ns - step_ns, self._sampler_cpu_ns()
         self._shares.append(own_ns / step_ns)
         if len(self._shares) < WINDOW:
             return
@@ -61,10 +61,11 @@ class Governor:
         return f"{agent.config.level}, lowered to stay in the budget: " + " and ".join(left_out)
 
     def _sampler_share(self, passed_ns: int) -> float:
-        agent = self._agent
-        cpu = sum(getattr(source, "thread_cpu_ns", 0) for source in agent.sources)
-        used, self._sampler_ns = cpu - self._sampler_ns, cpu
-        return float(used / passed_ns + agent.sample_hz * SAMPLE_NS / 1e9)
+        used = self._sampler_cpu_ns() - self._sampler_ns
+        return float(used / passed_ns + self._agent.sample_hz * SAMPLE_NS / 1e9)
+
+    def _sampler_cpu_ns(self) -> int:
+        return sum(getattr(source, "thread_cpu_ns", 0) for source in self._agent.sources)
 
     def _lower(self, hooks: float, samples: float) -> None:
         agent = self._agent

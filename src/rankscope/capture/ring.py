@@ -6,13 +6,38 @@ import mmap
 import os
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
+from rankscope.base.process_stat import process_stat
 from rankscope.records import ring_layout as layout
 from rankscope.records.slot import SLOT, SLOT_BYTES
 
 Put = Callable[[int, int, int, int, int, int, int, int], None]
 """put(time_ns, duration_ns, kind, name, step, a, b, c)"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Lane:
+    number: int
+    start: int
+    slots: int
+    put: Put
+    """Counts its commits: they go on where the thread before has stopped."""
+
+
+class _Lease:
+    """One thread's use of a lane; lies in the thread's own storage, and with that comes to its end."""
+
+    __slots__ = ("_free", "lane")
+
+    def __init__(self, free: list[_Lane], lane: _Lane) -> None:
+        self._free = free
+        self.lane = lane
+
+    def __del__(self) -> None:
+        # No lock: a garbage collection may come here while this very thread holds it. An append is one operation.
+        self._free.append(self.lane)
 
 
 class Ring:
@@ -34,13 +59,13 @@ class Ring:
         finally:
             os.close(file)
         self._lock = threading.Lock()
-        self._free: list[tuple[int, int, int]] = []
+        self._free: list[_Lane] = []
         self._local = threading.local()
         offset = layout.LANES_START
         lanes = [sizes.first_lane_slots] + [sizes.other_lane_slots] * sizes.other_lanes
         for number, slots in enumerate(lanes):
-            self._free.append((number, offset, slots))
-            layout.LANE.pack_into(self._map, layout.LANE_TABLE + number * layout.LANE.size, offset, slots, number, 0)
+            self._free.append(_Lane(number, offset, slots, self._make_put(offset, slots)))
+            self._lease(self._free[-1], 0)
             offset += slots * SLOT_BYTES
         self._payload_start = offset
         self._payload_bytes = sizes.payload_bytes
@@ -48,18 +73,25 @@ class Ring:
         self._dropped = 0
         self._payload_dropped = 0
         # The magic comes last: a reader that sees it sees a complete header.
-        header = (b"\0" * 8, os.getpid(), len(lanes), _start_ticks(), offset, sizes.payload_bytes, 0, 0)
+        began = process_stat(os.getpid()).start_ticks
+        header = (b"\0" * 8, os.getpid(), len(lanes), began, offset, sizes.payload_bytes, 0, 0)
         layout.HEADER.pack_into(self._map, 0, *header)
         self._map[0:8] = layout.MAGIC
 
     def lane(self) -> Put:
-        """The calling thread's own lane; with no lane free, records are dropped and counted."""
-        put: Put | None = getattr(self._local, "put", None)
-        if put is None:
+        """The calling thread's own lane; with no lane free, records are dropped and counted.
+
+        When the thread ends, its lane goes on as another thread's.
+        """
+        lease: _Lease | None = getattr(self._local, "lease", None)
+        if lease is None:
             with self._lock:
-                place = self._free.pop(0) if self._free else None
-            put = self._local.put = self._make_put(*place) if place else self._drop
-        return put
+                lane = self._free.pop(0) if self._free else None
+            if lane is None:
+                return self._drop
+            self._lease(lane, threading.get_native_id())
+            lease = self._local.lease = _Lease(self._free, lane)
+        return lease.lane.put
 
     def payload(self, kind: int, id: int, text: str) -> None:
         """Append one name, stack or description; dropped and counted when the region is full."""
@@ -81,11 +113,11 @@ class Ring:
         """Tell the recorder that the process ends by itself."""
         layout.COUNTER.pack_into(self._map, layout.GOODBYE, 1)
 
-    def _make_put(self, number: int, start: int, slots: int) -> Put:
-        thread = threading.get_native_id()
-        layout.LANE.pack_into(
-            self._map, layout.LANE_TABLE + number * layout.LANE.size, start, slots, number, thread
-        )
+    def _lease(self, lane: _Lane, thread: int) -> None:
+        at = layout.LANE_TABLE + lane.number * layout.LANE.size
+        layout.LANE.pack_into(self._map, at, lane.start, lane.slots, lane.number, thread)
+
+    def _make_put(self, start: int, slots: int) -> Put:
         pack, view, mask, shift = SLOT.pack_into, self._map, slots - 1, SLOT_BYTES.bit_length() - 1
         commit = 0
 
@@ -101,11 +133,3 @@ class Ring:
         self._dropped += 1
         layout.COUNTER.pack_into(self._map, layout.DROPPED, self._dropped)
 
-
-def _start_ticks() -> int:
-    """Start of this process in clock ticks since boot: with the pid it names a process for ever."""
-    try:
-        with open("/proc/self/stat", "rb") as file:
-            return int(file.read().rsplit(b")", 1)[1].split()[19])
-    except (OSError, ValueError, IndexError):
-        return 0

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 
-from rankscope.base.clock import now_ns
-from rankscope.base.manifest import Manifest, write_manifest
+from rankscope.base.manifest import new_manifest, write_manifest
 from rankscope.base.own_command import own_command, own_environment
+from rankscope.base.process_stat import process_stat
 from rankscope.base.rundir import ENV_RUN_DIR, RunDir, default_runs_dir, shared_ring_folder
 from rankscope.capture.config import Config
 
 _run: RunDir | None = None
+_recorder: subprocess.Popen[bytes] | None = None
+"""Nobody waits for it; without a reference Python would warn of that in the user's process."""
 
 
 def run_folder() -> str | None:
@@ -44,15 +44,8 @@ def begin(config: Config, name: str | None) -> Config:
         except OSError:
             continue
     if mine:
-        started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        command = (sys.executable, *sys.argv)
-        write_manifest(
-            run,
-            Manifest(
-                run.id, name or run.id, command, started, now_ns(), os.getcwd(), socket.gethostname(),
-                len(os.sched_getaffinity(0)), config.level, config.budget,
-            ),
-        )  # fmt: skip
+        command = [sys.executable, *sys.argv]
+        write_manifest(run, new_manifest(run.id, name, command, config.level, config.budget))
         _start_recorder(run)
     return replace(config, ring_folders=(str(rings), str(run.rings)))
 
@@ -61,20 +54,15 @@ def _launch_id() -> str:
     """The same for all ranks of one launch on this node, new for each launch."""
     if "LOCAL_RANK" in os.environ:
         parent = os.getppid()
-        return f"run-{parent}-{_start_ticks(parent)}"
+        return f"run-{parent}-{process_stat(parent).start_ticks}"
     return f"run-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
 
 
-def _start_ticks(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19])
-    except (OSError, ValueError, IndexError):
-        return 0
-
 
 def _start_recorder(run: RunDir) -> None:
+    global _recorder  # noqa: PLW0603  one a process
     with run.recorder_log.open("ab") as log:
-        subprocess.Popen(
+        _recorder = subprocess.Popen(
             own_command("record", str(run.root)),
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=own_environment(), start_new_session=True,
         )  # fmt: skip

@@ -22,7 +22,7 @@ class Kept:
 
     @property
     def state(self) -> str:
-        """`finished`, `running`, `ended unseen` (rankscope was killed) or `damaged`."""
+        """`finished`, `running`, `ended unseen` (its recorder was killed) or `damaged`."""
         if self.manifest is None:
             return "damaged"
         if holder(self.run.root) is not None and not self.manifest.finished:

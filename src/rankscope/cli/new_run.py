@@ -11,9 +11,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from rankscope import __version__
-from rankscope.base.clock import now_ns
-from rankscope.base.manifest import Manifest, write_manifest
+from rankscope.base.manifest import Manifest, new_manifest, write_manifest
 from rankscope.base.rundir import RunDir, shared_ring_folder
 from rankscope.capture.config import Config
 
@@ -35,11 +33,7 @@ class NewRun:
 def create(wanted: Path, name: str | None, command: list[str], config: Config) -> NewRun:
     """Make the folder in `wanted`; elsewhere, with a line, where that cannot be written. Raises NoPlace."""
     id = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
-    manifest = Manifest(
-        id=id, name=name or id, command=tuple(command), started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        started_ns=now_ns(), cwd=_cwd(), host=os.uname().nodename, cpus=len(os.sched_getaffinity(0)),
-        level=config.level, budget=config.budget, version=__version__,
-    )  # fmt: skip
+    manifest = new_manifest(id, name, command, config.level, config.budget)
     failure = ""
     for place in (wanted, _state_folder(), Path(tempfile.gettempdir()) / f"rankscope-runs-{os.getuid()}"):
         run = RunDir(place / id)
@@ -71,9 +65,3 @@ def _state_folder() -> Path:
     home = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
     return Path(home) / "rankscope" / "runs"
 
-
-def _cwd() -> str:
-    try:
-        return os.getcwd()
-    except OSError:
-        return ""

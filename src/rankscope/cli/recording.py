@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import subprocess
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from rankscope.base.clock import now_ns
 from rankscope.base.errors import UserError
 from rankscope.base.guard import guard
+from rankscope.base.manifest import read_manifest, write_manifest
 from rankscope.base.own_command import own_command, own_environment
 from rankscope.base.rundir import RunDir, ring_folders
 from rankscope.cli.session import open_when_free, resume_points
@@ -136,7 +138,11 @@ class Recording:
         with guard("keeping the last records"):
             self._recorder.finish()
         if not self.supervised:
-            self._collect()
+            with guard("saying that the run has ended"):
+                manifest = read_manifest(self.run.root)
+                duration = (now_ns() - manifest.started_ns) / 1e9
+                write_manifest(self.run, replace(manifest, finished=True, duration_s=duration))
+            self._collect("--report")
             if self._collecting is not None:
                 self._collecting.wait()
         self._lock.release()

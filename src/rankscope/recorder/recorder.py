@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,7 @@ from rankscope.wire.frame import Frame
 from rankscope.wire.spool import Spool, SpoolFull
 
 ROW_DTYPE = np.dtype(list(ROW_FIELDS))
+log = logging.getLogger("rankscope")
 SLOT_NAMES = [name for name, _ in SLOT_FIELDS]
 
 LOOK_EVERY_NS = 500_000_000
@@ -38,8 +40,12 @@ FLUSH_ROWS = 12_000
 """Of one ring since the last frame: a recorder that is killed now and started again still finds them in the ring.
 Rarer frames are cheaper: what the store does for one costs 20 ms of CPU, however many rows it has."""
 MAX_ROWS_HELD = 100_000
+"""While the disk is full: 8 MB, half a minute of the busiest programs."""
+MAX_TEXTS_HELD = 20_000
 ROWS_A_FRAME = 50_000
+"""4 MB: a frame is held in memory whole, here and where it is stored."""
 SETTLED_NS = 1_000_000_000
+"""A file that is being created has its header by then."""
 
 
 @dataclass(slots=True)
@@ -48,10 +54,10 @@ class _Watched:
     role: str = ""
     ended: bool = False
     closed: bool = False
+    dropped: int = 0
     payloads_dropped: int = 0
-    unsaved: int = 0
-    """Rows read and not in the spool yet."""
-    names: list[Payload] = field(default_factory=list)
+    fresh: int = 0
+    """Rows read since the last flush."""
 
 
 class Recorder:
@@ -81,8 +87,8 @@ class Recorder:
         self._next_look = self._next_count = self._next_others = self._next_flush = 0
         self._others: dict[int, int] = {}
         self._sockets = Sockets()
-        self.lost = 0
-        """Records known to be lost so far."""
+        self._no_rings: set[Path] = set()
+        """Files that should be rings and have been told of."""
         cpus = tuple(os.sched_getaffinity(0))
         description = Process(os.getpid(), role="recorder", rank=-1, host=socket.gethostname(), cpus_allowed=cpus)
         self._own.payload(PROCESS, 0, description.encode())
@@ -99,7 +105,7 @@ class Recorder:
         if now >= self._next_look:
             self._next_look = now + LOOK_EVERY_NS
             self._look(now)
-        if now >= self._next_flush or max((w.unsaved for w in self._rings.values()), default=0) >= FLUSH_ROWS:
+        if now >= self._next_flush or max((w.fresh for w in self._rings.values()), default=0) >= FLUSH_ROWS:
             self._next_flush = now + FLUSH_EVERY_NS
             self.flush()
 
@@ -134,8 +140,13 @@ class Recorder:
             pid = int(path.name.split("-", 1)[0])
             resume = {lane: commit for (process, lane), commit in self._resume.items() if process == pid}
             self._rings[path] = _Watched(RingReader(path, resume))
-        except (NotARing, ValueError, OSError):
-            return False
+        except (NotARing, ValueError, OSError) as error:
+            with guard("asking for a file's age"):
+                if path not in self._no_rings and time.time_ns() - path.stat().st_mtime_ns > SETTLED_NS:
+                    self._no_rings.add(path)
+                    log.error("%s: cannot be read as a ring (%s); what its process wrote is lost", path, error)
+                    self._own.add(Lost.code, "ring unreadable", self._clock(), 1, 0)
+            return path in self._no_rings
         return True
 
     def _read(self, watched: _Watched) -> None:
@@ -146,30 +157,45 @@ class Recorder:
                 with guard("reading a process's description"):
                     watched.role = decode_process(payload.text).role
             self._payloads.append(payload)
-        watched.unsaved += self._take(reader)
+        watched.fresh += self._take(reader)
         if alive or watched.ended:
             return
         watched.ended = True
-        while reader.give_up_torn():
+        torn = 0
+        while skipped := reader.give_up_torn():
+            torn += skipped
             self._take(reader)
-        if reader.torn:
-            self._own.add(Lost.code, "torn by the end of the process", self._clock(), reader.torn, reader.pid)
+        self._note_lost("torn by the end of the process", torn, reader.pid)
+        self._note_dropped(watched)
         self._own.add(ProcessEnd.code, "", self._clock(), reader.pid, int(reader.said_goodbye))
+
+    def _note_lost(self, why: str, count: int, pid: int) -> None:
+        if count:
+            self._own.add(Lost.code, why, self._clock(), count, pid)
+
+    def _note_dropped(self, watched: _Watched) -> None:
+        """What the process itself could not write, as far as it has not been told yet."""
+        reader = watched.reader
+        dropped, texts = reader.dropped, reader.payloads_dropped
+        self._note_lost("no lane free for another thread", dropped - watched.dropped, reader.pid)
+        self._note_lost("names: region full", texts - watched.payloads_dropped, reader.pid)
+        watched.dropped, watched.payloads_dropped = dropped, texts
 
     def _take(self, reader: RingReader) -> int:
         before = self._held_rows
         news, lost = reader.read()
         for lane, slots in news:
-            rows = np.empty(len(slots), ROW_DTYPE)
-            rows["process"], rows["lane"], rows["node"] = reader.pid, lane, self._node
-            for name in SLOT_NAMES:
-                rows[name] = slots[name]
-            self._held.append(rows)
-            self._held_rows += len(rows)
-        if lost:
-            self.lost += lost
-            self._own.add(Lost.code, "ring overrun", self._clock(), lost, reader.pid)
+            self._hold(slots, reader.pid, lane)
+        self._note_lost("ring overrun", lost, reader.pid)
         return self._held_rows - before
+
+    def _hold(self, slots: NDArray[np.void], pid: int, lane: int) -> None:
+        rows = np.empty(len(slots), ROW_DTYPE)
+        rows["process"], rows["lane"], rows["node"] = pid, lane, self._node
+        for name in SLOT_NAMES:
+            rows[name] = slots[name]
+        self._held.append(rows)
+        self._held_rows += len(rows)
 
     def _look(self, now: int) -> None:
         """Write what the outside sees of the processes that still run."""
@@ -195,10 +221,7 @@ class Recorder:
             self._add(counters.process_counters(pid), now)
             if watched.role != "loader-worker":
                 self._add(counters.cgroup_counters(pid), now)
-            dropped = watched.reader.payloads_dropped
-            if dropped > watched.payloads_dropped:
-                self._own.add(Lost.code, "names: region full", now, dropped - watched.payloads_dropped, pid)
-                watched.payloads_dropped = dropped
+            self._note_dropped(watched)
         self._add(counters.machine_counters(), now)
         used = time.process_time_ns() + int(sum(os.times()[2:4]) * 1e9)  # its children included
         self._add([("recorder_cpu_ns", used, os.getpid())], now)
@@ -216,15 +239,10 @@ class Recorder:
     def flush(self) -> None:
         """Put what is held into the spool; on a full disk it stays held, up to a bound, and the rest is counted."""
         for watched in self._rings.values():
-            watched.unsaved = 0
+            watched.fresh = 0
         slots, payloads = self._own.take()
         if len(slots):
-            rows = np.empty(len(slots), ROW_DTYPE)
-            rows["process"], rows["lane"], rows["node"] = self._own.pid, 0, self._node
-            for name in SLOT_NAMES:
-                rows[name] = slots[name]
-            self._held.append(rows)
-            self._held_rows += len(rows)
+            self._hold(slots, self._own.pid, 0)
         self._payloads += payloads
         if not self._held and not self._payloads:
             return
@@ -241,11 +259,10 @@ class Recorder:
                     break
         except SpoolFull:
             rows = rows[done:]
-            if len(rows) > MAX_ROWS_HELD:
-                self.lost += len(rows) - MAX_ROWS_HELD
-                self._own.add(Lost.code, "disk full", self._clock(), len(rows) - MAX_ROWS_HELD, 0)
-                rows = rows[-MAX_ROWS_HELD:]
-            self._held, self._held_rows, self._payloads = [rows], len(rows), list(texts)
+            self._note_lost("disk full", max(0, len(rows) - MAX_ROWS_HELD), 0)
+            rows = rows[-MAX_ROWS_HELD:]
+            self._note_lost("names: disk full", max(0, len(texts) - MAX_TEXTS_HELD), 0)
+            self._held, self._held_rows, self._payloads = [rows], len(rows), list(texts[:MAX_TEXTS_HELD])
             return
         self._held, self._held_rows, self._payloads = [], 0, []
 
@@ -256,11 +273,7 @@ class Recorder:
         kept = not self._held
         if keep_rings:
             return kept
-        for path, watched in self._rings.items():
-            if watched.ended and kept and not watched.closed:
-                watched.closed = True
-                watched.reader.close()
-                path.unlink(missing_ok=True)
+        self.close_ended()
         for folder in self._folders:
             try:
                 os.rmdir(folder)

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from rankscope.base.process_stat import process_stat
 from rankscope.records import ring_layout as layout
 from rankscope.records.payload import Payload
 from rankscope.records.slot import SLOT_FIELDS
@@ -56,12 +57,9 @@ class RingReader:
             array = np.frombuffer(self._map, SLOT_DTYPE, slots, offset)
             self._lanes.append(_Lane(lane, array, (resume or {}).get(lane, 0)))
         self._payload_read = 0
-        self._dropped_seen = 0
-        self.torn = 0
-        """Slots given up because their writer died while writing them."""
 
     def read(self) -> tuple[list[tuple[int, NDArray[np.void]]], int]:
-        """(lane, new slots in commit order) for each lane with news, and the number of records lost since."""
+        """(lane, new slots in commit order) for each lane with news, and the number of slots overwritten unread."""
         news = []
         lost = 0
         for lane in self._lanes:
@@ -69,9 +67,6 @@ class RingReader:
             lost += missed
             if len(slots):
                 news.append((lane.number, slots))
-        (dropped,) = layout.COUNTER.unpack_from(self._map, layout.DROPPED)
-        lost += dropped - self._dropped_seen
-        self._dropped_seen = dropped
         return news, lost
 
     def _read_lane(self, lane: _Lane) -> tuple[NDArray[np.void], int]:
@@ -122,7 +117,6 @@ class RingReader:
             if int(slot["commit"]) == lane.last + 1 and int(slot["seal"]) != lane.last + 1:
                 lane.last += 1
                 skipped += 1
-        self.torn += skipped
         return skipped
 
     def payloads(self, node: int) -> list[Payload]:
@@ -138,6 +132,12 @@ class RingReader:
         return found
 
     @property
+    def dropped(self) -> int:
+        """Records that were never written, as all lanes were other threads'."""
+        (dropped,) = layout.COUNTER.unpack_from(self._map, layout.DROPPED)
+        return int(dropped)
+
+    @property
     def payloads_dropped(self) -> int:
         (dropped,) = layout.COUNTER.unpack_from(self._map, layout.PAYLOAD_DROPPED)
         return int(dropped)
@@ -149,12 +149,8 @@ class RingReader:
 
     def alive(self) -> bool:
         """Whether the writing process still exists (a zombie does not count, a reused pid neither)."""
-        try:
-            with open(f"/proc/{self.pid}/stat", "rb") as file:
-                fields = file.read().rsplit(b")", 1)[1].split()
-        except OSError:
-            return False
-        return fields[0] not in (b"Z", b"X") and (not self.start_ticks or int(fields[19]) == self.start_ticks)
+        state, ticks = process_stat(self.pid)
+        return state not in "ZX" and (not self.start_ticks or ticks == self.start_ticks)
 
     def close(self) -> None:
         """Let go of the mapping."""

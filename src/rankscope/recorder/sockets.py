@@ -29,7 +29,8 @@ COUNT = struct.Struct("<I")
 
 
 class Sockets:
-    """Queue lengths of the TCP connections of some processes; whose connection is whose is asked every `every` reads.
+    """Queue lengths of the TCP connections of some processes; whose connection is whose is asked every `every` reads,
+    and when other processes are meant.
 
     The kernel is asked over netlink: `/proc/net/tcp` says the same, but walks its whole hash table, 9 ms a time.
     """
@@ -37,6 +38,7 @@ class Sockets:
     def __init__(self, every: int = 20) -> None:
         self._every = every
         self._reads = 0
+        self._pids: list[int] = []
         self._owner: dict[int, int] = {}
 
     def queues(self, pids: list[int]) -> dict[int, tuple[int, int]]:
@@ -44,7 +46,8 @@ class Sockets:
 
         A process without connections is left out; {} where the kernel does not answer.
         """
-        if self._reads % self._every == 0:
+        if self._reads % self._every == 0 or pids != self._pids:
+            self._pids, self._reads = pids, 0
             self._owner = {inode: pid for pid in pids for inode in _inodes(pid)}
         self._reads += 1
         found: dict[int, tuple[int, int]] = {}
@@ -62,7 +65,7 @@ class Sockets:
 
 def _netlink() -> socket.socket:
     opened = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETLINK_SOCK_DIAG)
-    opened.settimeout(1.0)
+    opened.settimeout(0.1)  # the kernel answers at once, or its answer was lost for want of memory
     return opened
 
 

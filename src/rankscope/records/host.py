@@ -30,6 +30,11 @@ class Compile(Record):
     limit: int = field("c", "", "1: the recompile limit was reached, the frame runs uncompiled from now on", bits=1)
 
 
+EAGER_NS = 250_000
+"""After so long the sampler asks a thread that runs Python code for the interpreter lock, where no other thread could
+be disturbed by that; elsewhere after Python's own 5 ms, in which the thread may have come to another line."""
+
+
 @dataclass(frozen=True, slots=True)
 class StackSample(Record):
     """Where the main thread was, about 20 times a second."""
@@ -39,8 +44,10 @@ class StackSample(Record):
     phase: str = field("name", "", "innermost phase at that moment", is_name=True, bits=16)
     stack: int = field("a", "", "id of the stack in the process's payloads")
     cpu_ns: int = field("b", "ns", "CPU time the main thread had used by then")
-    late_ns: int = field("c", "ns", "how much later than planned the sample was taken", bits=48)
+    late_ns: int = field("c", "ns", "how much later than planned it was taken, without waiting for a CPU", bits=48)
     state: int = field("c", "", "the kernel's letter of the thread's state (R, S, D, T), or 0", shift=48, bits=8)
+    eager: int = field("c", "", "1: the sampler asks for the interpreter lock after EAGER_NS", shift=56, bits=1)
+    delay_known: int = field("c", "", "1: `late_ns` leaves out what the sampler waited for a CPU", shift=57, bits=1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from rankscope.analysis.facts import Facts
 from rankscope.analysis.overhead import measure_overhead
 from rankscope.analysis.slowdown import slowdown
 from rankscope.analysis.tables import column
+from rankscope.analysis.wording import numbered
 from rankscope.base.manifest import Manifest
 from rankscope.records.host import Goodbye
 from rankscope.report.report import (
@@ -150,6 +151,14 @@ def _not_examined(facts: Facts, manifest: Manifest, examination: Examination) ->
 def _capture_problems(facts: Facts) -> tuple[NotExamined, ...]:
     """What rankscope itself could not do in the ranks."""
     found: dict[str, NotExamined] = {}
+    seen = {rank.rank for rank in facts.ranks}
+    unseen = [rank for rank in range(facts.world_size) if rank not in seen] if seen else []
+    if unseen:
+        why = (
+            f"nothing was recorded of {numbered(unseen)} of {facts.world_size}: on another machine, started with "
+            "another environment, or without room for its records in shared memory and on disk"
+        )
+        found["ranks"] = NotExamined("capture", "records of all ranks", why)
     rows = facts.tables.of(Goodbye)
     for rank in facts.ranks:
         for source, why in rank.process.sources_off.items():

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from rankscope.records.host import Counter, StackSample
 from rankscope.testing.knobs import Knob, value
 from rankscope.testing.places import GC_CALLBACK, WORKER, Frames
-from rankscope.testing.simulation import ASLEEP, HOLDING, LATE_NS, MS, NATIVE, Activity
+from rankscope.testing.simulation import ASLEEP, HOLDING, LATE_NS, MS, PATIENT_LATE_NS, PYTHON, Activity
 from rankscope.testing.writer import Writer
 
 READ_EVERY_NS = 500 * MS
@@ -123,16 +123,16 @@ def write_samples(
                 now, late, frames = activity.end - 1000, activity.end - planned, (*frames, *GC_CALLBACK)
                 cpu = used[at] + (now - activity.start) * activity.cpu
             else:
-                late = LATE_NS[state]
+                late = LATE_NS[state] if states or state != PYTHON else PATIENT_LATE_NS
         elif idle:
             cpu, frames, phase, step = used[at + 1], idle, "data", activities[at].step if at >= 0 else 0
         else:
             continue
-        # The sampler holds the interpreter lock when it asks: a thread that runs Python sleeps until it gets it back.
-        letter = ord("R" if state == NATIVE else "S") if states else 0
+        # The sampler holds the interpreter lock when it asks: a thread that runs Python is about to sleep over it.
+        letter = ord("S" if state == ASLEEP else "R") if states else 0
         writer.put(
             StackSample, now, now, step, phase=phase, stack=writer.stack(frames), cpu_ns=round(cpu), late_ns=late,
-            state=letter,
+            state=letter, delay_known=int(states), eager=int(states and state != HOLDING),
         )  # fmt: skip
         written += 1
         planned = max(planned, now)

@@ -314,19 +314,18 @@ class Collectives(Source):
         from torch.distributed import distributed_c10d
 
         agent = self._agent
-        for name in ("init_process_group",):
-            original = getattr(distributed_c10d, name)
+        original = distributed_c10d.init_process_group
 
-            @wraps(original)
-            def joining(*args: Any, _original: Any = original, **kwargs: Any) -> Any:
-                result = _original(*args, **kwargs)
-                with guard("joining a process group"):
-                    agent.open()
-                    agent.describe()
-                return result
+        @wraps(original)
+        def joining(*args: Any, **kwargs: Any) -> Any:
+            result = original(*args, **kwargs)
+            with guard("joining a process group"):
+                agent.open()
+                agent.describe()
+            return result
 
-            self._patches.replace(distributed_c10d, name, joining)
-            self._patches.replace(sys.modules["torch.distributed"], name, joining)
+        self._patches.replace(distributed_c10d, "init_process_group", joining)
+        self._patches.replace(sys.modules["torch.distributed"], "init_process_group", joining)
 
 
 def _code_of(hook: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from functools import wraps
-from time import monotonic_ns
+from time import monotonic_ns, time_ns
 from typing import TYPE_CHECKING, Any
 
 from rankscope.base.guard import guard
@@ -14,6 +14,9 @@ from rankscope.records.host import Compile
 
 if TYPE_CHECKING:
     from rankscope.capture.agent import Agent
+
+SLACK_NS = 1_000_000
+"""Dynamo reads the time at which a compilation begins a moment before it calls back, in µs and on another clock."""
 
 
 class Compiles(Source):
@@ -31,7 +34,6 @@ class Compiles(Source):
         self._watching = False
         self._began: list[int] = []
         self._spans: list[tuple[int, int, int]] = []
-        self._metrics_seen = 0
         original = torch.compile
 
         @wraps(original)
@@ -83,8 +85,10 @@ class Compiles(Source):
         if agent.ring is None:
             return
         metrics = self._new_metrics()
-        for index, (begin, end, step) in enumerate(spans):
-            metric = metrics[index] if index < len(metrics) else None
+        epoch_ns = time_ns() - monotonic_ns()
+        for begin, end, step in spans:
+            inside = [m for m in metrics if begin - SLACK_NS <= _start_ns(m) - epoch_ns <= end]
+            metric = min(inside, key=_start_ns, default=None)  # a compilation inside another began later
             name, reason, ordinal, limit = _what(metric)
             reason_id = agent.name(reason) if reason else 0
             agent.put(begin, end - begin, Compile.code, agent.name(name), step, reason_id, ordinal, limit)
@@ -102,6 +106,12 @@ class Compiles(Source):
                 self._last_id = ids[-1]
             return fresh
         return []
+
+
+def _start_ns(metric: Any) -> int:
+    """When a compilation began, in ns since the epoch; 0 where dynamo does not say."""
+    us = getattr(metric, "start_time_us", None)
+    return int(us) * 1000 if us else int((getattr(metric, "start_time", None) or 0) * 1e9)
 
 
 def _what(metric: Any) -> tuple[str, str, int, int]:

@@ -39,6 +39,7 @@ class Initialisers(Source):
 
     def remove(self) -> None:
         self._patches.undo()
+        self._agent.on_step = [call for call in self._agent.on_step if call != self._flush]
 
     def _counted(self, name: str, original: Any) -> Any:
         is_compiling = self._is_compiling

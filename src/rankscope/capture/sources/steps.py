@@ -44,6 +44,7 @@ class Steps(Source):
     def remove(self) -> None:
         for hook in self._hooks:
             hook.remove()
+        self._agent.in_child.remove(self._forget)
 
     def _forget(self) -> None:
         self._numbers: dict[int, tuple[weakref.ref[Any], int, int]] = {}
