@@ -24,6 +24,15 @@ FEWEST_READINGS = 8
 """Readings of the send queues (two a second) below which the share of full ones is a matter of chance."""
 BULK_BYTES = 16_384
 """Less than this in a send queue is on its way: a few packets and their acknowledgements."""
+ONE_LINE = 0.9
+"""Share of the backward calls that must come from one line to be the micro-batches of one model; two models that step
+in turn have half each."""
+SAME_BUCKETS = 0.5
+"""Share of a step's usual reductions that a micro-batch must have to reduce as a step does: DDP builds its buckets anew
+after its first backward."""
+REDUCED_EARLY = 0.8
+"""Share of the micro-batches before the last that must reduce: with no_sync none does, without it all do of which no
+record was lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +93,7 @@ def accumulation(facts: Facts, position: int) -> Accumulation | None:
         return None
     sites = Counted(backwards["name"].tolist())
     site, most = sites.most_common(1)[0]
-    if most < 0.9 * len(backwards):
+    if most < ONE_LINE * len(backwards):
         return None  # from several lines: several models, each of which reduces its own gradients
     step_of = backwards["step"].astype(np.int64)
     counts = np.unique(step_of, return_counts=True)[1]
@@ -109,10 +118,9 @@ def accumulation(facts: Facts, position: int) -> Accumulation | None:
     if not reduced:
         return None
     usual = set(Counted(reduced).most_common(1)[0][0])
-    # The same reductions, or half of them: DDP builds its buckets anew after its first backward.
-    early = [bool(s) and len(set(s) & usual) >= 0.5 * len(usual) for s in signatures]
+    early = [bool(s) and len(set(s) & usual) >= SAME_BUCKETS * len(usual) for s in signatures]
     wrong = np.array(early) & ~is_last
-    if wrong.sum() < 0.8 * (~is_last).sum():
+    if wrong.sum() < REDUCED_EARLY * (~is_last).sum():
         return None  # most micro-batches skip the reduction, as they should
     segments = own.segments
     middle = segments["start"].astype(np.int64)

@@ -14,6 +14,8 @@ from rankscope.records.training import Forward
 
 COMPUTE = (timeline.FORWARD, timeline.BACKWARD, timeline.OPTIMIZER)
 """Phases in which the device, or the CPU in its place, does the model's arithmetic."""
+MORE_WORK = 0.02
+"""Difference in input elements between ranks that counts; equal batches are equal to the element."""
 SHORTEST_PHASE_NS = 50_000
 """Below this a phase is call overhead, not kernels."""
 

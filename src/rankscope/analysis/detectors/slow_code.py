@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from rankscope.analysis import wording
-from rankscope.analysis.detector import MATERIAL, MATERIAL_EVERYWHERE, CannotExamine, Detector
+from rankscope.analysis.detector import MATERIAL, MATERIAL_EVERYWHERE, SHARE_OF_WORST, CannotExamine, Detector
 from rankscope.analysis.facts import Facts
 from rankscope.analysis.stacks import Code
 from rankscope.analysis.user_time import FunctionTime, user_functions, without_function
@@ -16,6 +16,14 @@ from rankscope.records.host import StackSample
 
 FEWEST_SAMPLES = 5
 """Stack samples that must have met a function: the share of fewer is not known within a factor of two."""
+SCATTER = 0.2
+"""Share by which times scatter that come from 25 samples (1/sqrt(25)); most functions that matter have more."""
+LOW_END = 0.7
+"""Share of what is material that must be left where the samples overstate a gain by their scatter: a gain that is just
+material counts from 11 samples on (1 - 1/sqrt(11))."""
+MOSTLY = 0.6
+"""Share of a function's samples that must have found it blocked, or called back, to say so: half of them and the
+standard deviation of that (0.5/sqrt(25))."""
 
 
 class SlowCode(Detector):
@@ -55,8 +63,8 @@ class SlowCode(Detector):
 
     def _judge(self, facts: Facts, code: Code, entries: list[FunctionTime | None]) -> Finding | None:
         ns = np.array([e.ns if e else 0.0 for e in entries])
-        # A little less than SHARE_OF_WORST, as sampled times scatter.
-        positions = tuple(int(p) for p in np.flatnonzero(ns >= max(0.4 * ns.max(), 1)))
+        # Ranks alike would fall below SHARE_OF_WORST by chance.
+        positions = tuple(int(p) for p in np.flatnonzero(ns >= max(SHARE_OF_WORST * (1 - SCATTER) * ns.max(), 1)))
         heaviest = entries[int(np.argmax(ns))]
         assert heaviest is not None
         if heaviest.samples < FEWEST_SAMPLES or ns.max() < MATERIAL * facts.span_ns:
@@ -70,16 +78,16 @@ class SlowCode(Detector):
             )
         )
         floor = MATERIAL_EVERYWHERE if everywhere else MATERIAL
-        # With n samples of N the share is known within about 1/sqrt(n): it must be material at the low end.
-        if gain * (1 - 1 / np.sqrt(heaviest.samples)) < floor * 0.7 or gain < floor:
+        # With n samples of N the share is known within about 1/sqrt(n).
+        if gain * (1 - 1 / np.sqrt(heaviest.samples)) < LOW_END * floor or gain < floor:
             return None
         phase = heaviest.phases.most_common(1)[0][0]
         who = wording.ranks(facts, positions)
         kind = (
             "sleeps or waits"
-            if heaviest.blocked > 0.6 * heaviest.samples
+            if heaviest.blocked > MOSTLY * heaviest.samples
             else "runs in a hook or callback"
-            if heaviest.hook > 0.6 * heaviest.samples
+            if heaviest.hook > MOSTLY * heaviest.samples
             else "runs"
         )
         share = float(ns.max()) / facts.span_ns
@@ -91,7 +99,7 @@ class SlowCode(Detector):
             ranks=facts.numbers(positions),
             all_ranks=everywhere,
             phase=phase,
-            component=heaviest.place.function if heaviest.hook > 0.6 * heaviest.samples else heaviest.component,
+            component=heaviest.place.function if heaviest.hook > MOSTLY * heaviest.samples else heaviest.component,
             location=wording.location(heaviest.place),
             first_step=int(facts.steps[0]),
             last_step=int(facts.steps[-1]),

@@ -16,6 +16,8 @@ from rankscope.records.training import Forward
 
 STEADY = 0.8
 """Share of steps in which the rank must be the slower one; chance gives one half."""
+SLOWER = 1 + MATERIAL
+"""Ratio to its peers from which on a phase is slower: with less, slowing all phases alike would not be material."""
 ALIKE = 1.6
 """Largest over smallest ratio of the phases: all kernels slow down by about the same factor."""
 EXPLAINED = 0.4
@@ -52,11 +54,11 @@ class SlowDevice(Detector):
         if late.steady(position) < STEADY or excess[position] < MATERIAL * facts.mean_step_ns:
             return
         ratios = lateness.ratio_by_phase(facts, position)
-        slow = [r for r in ratios.values() if r > 1.05]
+        slow = [r for r in ratios.values() if r > SLOWER]
         if len(ratios) < 2 or len(slow) < len(ratios) or max(slow) / min(slow) > ALIKE:
             return
         work = np.array([np.median(lateness.elements_per_step(facts, p)) for p in range(facts.size)])
-        if work[position] > 1.02 * np.median(np.delete(work, position)):
+        if work[position] > (1 + lateness.MORE_WORK) * np.median(np.delete(work, position)):
             return  # it has more to do: uneven-work
         share = float(excess[position]) / facts.mean_step_ns
         host = host_time(facts, position)

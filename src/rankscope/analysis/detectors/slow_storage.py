@@ -40,7 +40,7 @@ class SlowStorage(Detector):
         evidence = [data_waits.waiting(facts, wait)]
         if wait.cpu_share is not None:
             evidence.append(Evidence("of the time of a fetch on a CPU; the rest it waits", wait.cpu_share, "share"))
-        if wait.first_touch is not None and wait.first_touch > 1.5:
+        if wait.first_touch is not None and wait.first_touch > data_waits.CACHED_LATER:
             evidence.append(
                 Evidence("fetches at first against fetches later, when data is cached", wait.first_touch, "x")
             )

@@ -9,7 +9,7 @@ import numpy as np
 from rankscope.analysis import timeline, wording
 from rankscope.analysis.detector import MATERIAL, CannotExamine, Detector
 from rankscope.analysis.facts import Facts, Floats, Ints
-from rankscope.analysis.lateness import elements_per_step, lateness
+from rankscope.analysis.lateness import MORE_WORK, elements_per_step, lateness
 from rankscope.analysis.rank_correlation import rank_correlation
 from rankscope.base.finding import Evidence, Finding
 from rankscope.records.training import Forward
@@ -18,8 +18,6 @@ OF_INPUT = (timeline.FORWARD, timeline.BACKWARD)
 """Phases whose length depends on the input."""
 CORRELATION = 0.6
 """Rank correlation between the difference in work and the difference in time; chance gives 0 within 2/sqrt(steps)."""
-SEEN = 0.02
-"""Difference in input elements between ranks that counts; equal batches are equal to the element."""
 OFTEN = 0.2
 """Share of the steps in which the inputs must differ: the last batch of an epoch is shorter on some rank of any run."""
 STEADY = 0.9
@@ -56,7 +54,7 @@ class UnevenWork(Detector):
         difference = work - work.mean(axis=0)
         in_time = time - time.mean(axis=0)
         correlation = rank_correlation(difference.ravel(), in_time.ravel())
-        if np.mean(uneven > SEEN) < OFTEN or correlation < max(CORRELATION, 2 / np.sqrt(len(facts.steps))):
+        if np.mean(uneven > MORE_WORK) < OFTEN or correlation < max(CORRELATION, 2 / np.sqrt(len(facts.steps))):
             return
         of_input = np.array([_of_input(facts, p) for p in range(facts.size)])
         gain = facts.gain(lambda position, durations: _balanced(facts, position, durations, of_input))
@@ -86,8 +84,8 @@ class UnevenWork(Detector):
                 Evidence("input elements of the rank with most over that with least (median)", ratio, "x"),
                 Evidence("rank correlation between difference in work and difference in compute time", correlation, ""),
                 Evidence(
-                    f"steps in which the inputs differ by more than {wording.percent(SEEN)}",
-                    float(np.mean(uneven > SEEN)),
+                    f"steps in which the inputs differ by more than {wording.percent(MORE_WORK)}",
+                    float(np.mean(uneven > MORE_WORK)),
                     "share",
                 ),
             ),
