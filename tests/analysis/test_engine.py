@@ -1,6 +1,7 @@
 """One detector that fails, ours or a stranger's, costs its own answer and no other."""
 
 import importlib.metadata
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 
 import pytest
@@ -9,7 +10,9 @@ from rankscope.analysis.detector import Detector
 from rankscope.analysis.detectors.gc_pause import GcPause
 from rankscope.analysis.engine import Unexamined, examine
 from rankscope.base import guard
-from rankscope.testing.known_runs import known_run
+from rankscope.testing import places
+from rankscope.testing.known_runs import BASE, known_run
+from rankscope.testing.parts import Code
 
 
 class Unfinished(Detector):
@@ -98,3 +101,12 @@ def test_a_plug_in_that_cannot_be_loaded_is_listed(installed, value, why):
     installed(mine=value)
 
     assert unexamined("mine") == Unexamined("mine", "", f"the plug-in {value} cannot be loaded: {why}")
+
+
+@pytest.mark.parametrize("steps, severity", [(50, "info"), (200, "warning")])
+def test_what_took_less_than_a_tenth_of_a_second_in_all_is_a_remark(steps, severity):
+    code = Code(ms=2.0, place=f"{places.TRAIN}:72:update")
+    short = {"forward_ms": 0.5, "backward_ms": 1.0, "optimizer_ms": 0.2, "transfer_ms": 0.1, "loader": None}
+    run = replace(BASE, ranks=1, steps=steps, parts=(code,), sample_hz=200.0, **short).build()
+
+    assert [(f.cause, f.severity) for f in examine(run.facts).findings] == [("slow-code", severity)]

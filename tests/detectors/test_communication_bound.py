@@ -47,3 +47,14 @@ def test_is_silent_where_one_rank_alone_takes_long():
 def test_cannot_examine_one_rank():
     with pytest.raises(CannotExamine, match="one rank"):
         found_by(CommunicationBound, known_run("one process"))
+
+
+SHORT = replace(BASE, forward_ms=0.4, backward_ms=0.6, optimizer_ms=0.2, loader=None, bucket_bytes=50_000, steps=400)
+
+
+@pytest.mark.parametrize("transfer_ms, severity", [(1.8, "info"), (9.0, "warning")])
+def test_only_remarks_on_transfers_that_may_be_latency_alone(transfer_ms, severity):
+    run = replace(SHORT, transfer_ms=transfer_ms, buckets=1).build()
+
+    assert [f.severity for f in found_by(CommunicationBound, run)] == [severity]
+    assert not [text for text in evidence_of(CommunicationBound().examine(run.facts)) if "latency" in text]

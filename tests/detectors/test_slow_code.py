@@ -80,3 +80,14 @@ def test_finds_a_short_wait_inside_forward():
     wait = Code(ms=15.0, ranks=(1,), at="in-forward", state=ASLEEP, place="/home/user/model.py:33:Net.wait")
 
     assert [f.cause for f in found_by(SlowCode, replace(BASE, parts=(wait,)).build())] == ["slow-code"]
+
+
+def test_a_function_never_takes_longer_than_the_phase_it_runs_in():
+    short = {"forward_ms": 1.0, "backward_ms": 2.0, "optimizer_ms": 0.5, "transfer_ms": 0.1, "loader": None}
+    for ms in (1.0, 3.0, 6.0):
+        run = replace(BASE, ranks=1, steps=400, parts=(Code(ms=ms, place=METRICS),), sample_hz=100.0, **short).build()
+        (finding,) = SlowCode().examine(run.facts)
+
+        other = run.facts.work_ns(0, "other") / 1e6
+        assert finding.cost.ms_per_step <= other + 1e-6
+        assert finding.cost.recoverable_share == pytest.approx(finding.cost.share, abs=0.05)

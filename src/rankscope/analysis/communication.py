@@ -170,8 +170,8 @@ def transfer_ns(facts: Facts, position: int) -> float:
     return float(times.mean()) if len(times) else 0.0
 
 
-def latency_ns(facts: Facts) -> float:
-    """What a transfer takes at least, in ns: the fifth percentile over those of small messages; 0 without any."""
+def latency_ns(facts: Facts) -> float | None:
+    """What a transfer takes at least, in ns: the fifth percentile over those of small messages; None without any."""
     found = []
     for p in range(facts.size):
         own = facts.timelines[p]
@@ -182,7 +182,7 @@ def latency_ns(facts: Facts) -> float:
         found.append((own.durations() - _waiting_ns(facts, p))[mask])
     everything = np.concatenate(found) if found else np.empty(0)
     everything = everything[everything > 0]
-    return float(np.percentile(everything, 5)) if len(everything) else 0.0
+    return float(np.percentile(everything, 5)) if len(everything) else None
 
 
 def small_share(facts: Facts) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rankscope.analysis import detectors
 from rankscope.analysis.detector import CannotExamine, Detector
@@ -11,6 +11,10 @@ from rankscope.analysis.roots import arrange
 from rankscope.base.finding import Finding
 from rankscope.base.guard import swallow
 from rankscope.base.plugins import load_all, load_third_party
+
+UNNOTICED_MS = 100.0
+"""What a fault took from all steps that were analysed. A run of so few short steps is at the mercy of the scheduler,
+whose time slices are 3 to 10 ms, and no one waits for a tenth of a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,7 @@ def examine(facts: Facts) -> Examination:
         if isinstance(found, str):
             missing.append(Unexamined(cls.name, _needs(cls), found))
         else:
-            findings += found
+            findings += found if cls.any_length else (_weighed(finding, facts) for finding in found)
     missing += [Unexamined(broken.name, "", broken.why) for broken in others.broken]
     return Examination(arrange(findings), tuple(missing))
 
@@ -55,6 +59,14 @@ def _ask(cls: type[Detector], facts: Facts) -> list[Finding] | str:
     except Exception as error:  # noqa: BLE001 - one wrong detector does not take the others' findings away
         swallow(f"running detector {cls.name}", error)
         return f"the detector failed: {type(error).__name__}: {error}"
+
+
+def _weighed(finding: Finding, facts: Facts) -> Finding:
+    """The finding; where all it took from the whole run is less than anyone would notice, as a remark."""
+    ms = finding.cost.ms_per_step
+    if finding.kind != "performance" or ms is None or finding.severity != "warning":
+        return finding
+    return replace(finding, severity="info") if ms * len(facts.steps) < UNNOTICED_MS else finding
 
 
 def _needs(cls: type[Detector]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rankscope.analysis import timeline
-from rankscope.analysis.facts import Facts, Ints
+from rankscope.analysis.facts import Facts, Ints, Mask
 from rankscope.analysis.hot_code import states
 from rankscope.analysis.sample_state import BLOCKED, NATIVE, PYTHON
 from rankscope.analysis.stacks import Code, Place, Stack
@@ -36,7 +36,7 @@ class FunctionTime:
     component: str
     """The outermost function of user code below the training loop: what the user would look for."""
     ns: float = 0.0
-    """Of the window, estimated from its share of the samples."""
+    """Of the window, estimated from its share of each phase's samples."""
     samples: int = 0
     blocked: int = 0
     """Samples that found it blocked (not on a CPU)."""
@@ -63,8 +63,7 @@ def _user_functions(facts: Facts, position: int) -> dict[Code, FunctionTime]:
     names = facts.phases(position)
     found: dict[Code, FunctionTime] = {}
     in_window = (samples.time_ns >= facts.begin) & (samples.time_ns <= facts.end)
-    total = float(samples.weight_ns[in_window].sum())
-    scale = facts.span_ns / total if total else 0.0
+    scale = _scales(facts, position, in_window & (segment >= 0))
     for index in np.flatnonzero(in_window).tolist():
         at = int(segment[index])
         if at < 0 or int(own.segments["collective"][at]) >= 0 or int(own.segments["detail"][at]) != 0:
@@ -82,7 +81,7 @@ def _user_functions(facts: Facts, position: int) -> dict[Code, FunctionTime]:
         entry = found.get(code)
         if entry is None:
             entry = found[code] = FunctionTime(place, outer.function)
-        entry.ns += float(samples.weight_ns[index]) * scale
+        entry.ns += float(samples.weight_ns[index]) * scale[phase]
         entry.samples += 1
         entry.blocked += int(state.state[index]) == BLOCKED
         entry.hook += bool(state.hook[index])
@@ -91,6 +90,23 @@ def _user_functions(facts: Facts, position: int) -> dict[Code, FunctionTime]:
         entry.indices.append(index)
     for entry in found.values():
         entry.place = entry.lines.most_common(1)[0][0]
+    return found
+
+
+def _scales(facts: Facts, position: int, chosen: Mask) -> dict[str, float]:
+    """Phase -> its exact time in the window over the weight of its samples (`chosen`).
+
+    What share of a phase a function has is all that samples have to say (stratified sampling): a function cannot take
+    longer than the phase that it runs in.
+    """
+    samples = facts.samples(position)
+    names, mask = facts.phases(position), facts.in_window(position)
+    lengths = facts.timelines[position].durations()
+    found = {}
+    of_sample = names[facts.activities.segment[position]]
+    for phase in np.unique(of_sample[chosen]).tolist():
+        weight = float(samples.weight_ns[chosen & (of_sample == phase)].sum())
+        found[str(phase)] = float(lengths[mask & (names == phase)].sum()) / weight if weight else 0.0
     return found
 
 
