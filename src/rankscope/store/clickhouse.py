@@ -10,7 +10,7 @@ import pyarrow as pa  # type: ignore[import-untyped]  # ships no types
 from rankscope.base.errors import UserError
 from rankscope.store import schema
 from rankscope.store.sql_store import SqlStore
-from rankscope.store.store import Params, StoreError
+from rankscope.store.store import Params, StoreError, in_words
 
 DEFAULT_DATABASE = "rankscope"
 
@@ -49,7 +49,7 @@ class ClickHouseStore(SqlStore):
             # No session: its server would refuse queries of two threads at once.
             client = clickhouse_connect.get_client(**where, compress=False, autogenerate_session_id=False)
         except ClickHouseError as error:
-            raise UserError(f"no ClickHouse answers at {self.address}: {str(error).splitlines()[0]}") from error
+            raise UserError(f"no ClickHouse answers at {self.address}: {in_words(str(error))}") from error
         # Only now: the database may still have to be made.
         client.database = self.database
         return client
@@ -76,4 +76,4 @@ class ClickHouseStore(SqlStore):
         try:
             return method(*args, **options)
         except self._refused as error:
-            raise StoreError(str(error)) from error
+            raise StoreError(in_words(str(error))) from error

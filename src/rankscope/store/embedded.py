@@ -12,7 +12,7 @@ from rankscope.base.errors import UserError
 from rankscope.store import schema
 from rankscope.store.lock import FolderLock
 from rankscope.store.sql_store import SqlStore
-from rankscope.store.store import Params, StoreError
+from rankscope.store.store import Params, StoreError, in_words
 
 OPTIONS = {
     "max_threads": 2,  # training has the other cores
@@ -26,6 +26,24 @@ OPTIONS = {
     "compiled_expression_cache_size": 1 << 20,
 }
 """Arguments of the engine: an open store that nobody uses shall cost next to nothing."""
+DAMAGE = (
+    "CHECKSUM_DOESNT_MATCH",
+    "CORRUPTED_DATA",
+    "CANNOT_READ_ALL_DATA",
+    "CANNOT_DECOMPRESS",
+    "UNKNOWN_CODEC",
+    "FILE_DOESNT_EXIST",
+)
+"""What the engine says of files that are not as it left them."""
+LOST_PARTS = (
+    "SELECT table, groupArray(path) AS paths FROM system.detached_parts "
+    "WHERE database = currentDatabase() AND reason LIKE 'broken%' GROUP BY table ORDER BY table"
+)
+"""Parts that the engine has put aside when it opened the folder, because they cannot be read."""
+ALL_THERE = (
+    "SELECT (SELECT count() FROM slots) >= sum(rows) AND (SELECT count() FROM payloads) >= sum(payloads) FROM batches"
+)
+"""Whether everything is there that was acknowledged: what breaks before that comes again."""
 
 
 class EmbeddedStore(SqlStore):
@@ -66,13 +84,34 @@ class EmbeddedStore(SqlStore):
             opened.query(schema.database("rankscope", "embedded"))
             opened.query("USE rankscope")
         except RuntimeError as error:
-            raise UserError(f"the store {self.folder} cannot be opened: {error}") from error
+            raise UserError(
+                f"the store {self.folder} cannot be opened ({in_words(str(error))}): its disk is full, its folder must "
+                "not be written to, or its files are damaged; put a copy of it in its place, or record the run again"
+            ) from error
         return opened
+
+    def _damaged(self, what: str) -> UserError:
+        return UserError(
+            f"the store {self.folder} is damaged ({what}): put a copy of the folder in its place, "
+            "or record the run again"
+        )
 
     def migrate(self, profile: str = "embedded") -> None:
         if profile != "embedded":
             raise ValueError(f"a store in a folder has the profile 'embedded', not {profile!r}")
         super().migrate(profile)
+        self._check_parts()
+
+    def _check_parts(self) -> None:
+        """UserError where records that had been acknowledged are in files that cannot be read any more."""
+        lost = self.query(LOST_PARTS).to_pylist()
+        if lost and (any(row["table"] == "batches" for row in lost) or not self._number(ALL_THERE)):
+            count = sum(len(row["paths"]) for row in lost)
+            tables = " and ".join(row["table"] for row in lost)
+            aside = Path(lost[0]["paths"][0]).parent
+            raise self._damaged(
+                f"parts of {tables} that cannot be read: {count}, set aside in {aside}; delete them to read the rest"
+            )
 
     def close(self) -> None:
         if self._session is None:
@@ -102,13 +141,16 @@ class EmbeddedStore(SqlStore):
                 inserter.append(row_binary)
                 inserter.finish()
             except RuntimeError as error:
-                raise StoreError(str(error)) from error
+                raise self._refused(str(error)) from error
 
     def _run(self, sql: str, form: str, params: dict[str, int | float | str]) -> Any:
         try:
             return self._opened().query(sql, form, params=params or None)
         except RuntimeError as error:
-            raise StoreError(str(error)) from error
+            raise self._refused(str(error)) from error
+
+    def _refused(self, text: str) -> StoreError | UserError:
+        return self._damaged(in_words(text)) if any(word in text for word in DAMAGE) else StoreError(in_words(text))
 
     def _opened(self) -> Any:
         if self._session is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +20,14 @@ Params = Mapping[str, int | float | str]
 
 
 class StoreError(RuntimeError):
-    """The engine behind a store refused; the message is the engine's."""
+    """The engine behind a store refused; the message is the engine's, in one line."""
+
+
+def in_words(text: str) -> str:
+    """What ClickHouse says, without its error codes and without where in its own code it happened."""
+    said = text.rpartition("DB::Exception: ")[2] or text
+    said = said.split(": While ")[0].split(": (while ")[0].split(" (version ")[0].split("\n")[0]
+    return re.sub(r"\.? \([A-Z_]+\)$", "", said.strip()).rstrip(".: ")
 
 
 @dataclass(frozen=True, slots=True)
