@@ -3,10 +3,12 @@
 import os
 import threading
 
+import pyarrow as pa
 import pytest
 
 from rankscope.base.user_code import is_library, is_torch
 from rankscope.capture import callsite
+from rankscope.recorder.source_files import keep_sources
 
 
 @pytest.mark.parametrize(
@@ -48,6 +50,18 @@ def test_torch_is_where_its_process_says_else_among_the_packages():
 
     assert [is_torch(file) for file in (installed, built, project)] == [True, False, False]
     assert [is_torch(file, "/home/u/pytorch/torch") for file in (installed, built, project)] == [False, True, False]
+
+
+def test_files_of_a_torch_built_from_source_are_not_kept(tmp_path):
+    files = [tmp_path / "torch" / "_tensor.py", tmp_path / "train.py"]
+    for file in files:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("pass\n")
+    places = pa.table({"text": [f"{file}:1:f" for file in files]})
+
+    kept = keep_sources(tmp_path / "sources", places, (str(tmp_path / "torch"),))
+
+    assert (kept, [path.name[17:] for path in (tmp_path / "sources").iterdir()]) == (1, ["train.py"])
 
 
 def test_recording_and_analysing_agree(monkeypatch):

@@ -12,15 +12,15 @@ MAX_FILES = 200
 MAX_BYTES = 1 << 20
 
 
-def keep_sources(folder: Path, places: Any) -> int:
+def keep_sources(folder: Path, places: Any, libraries: tuple[str, ...] = ()) -> int:
     """Copy every file named in `places` (a table of `file:line:function` texts) that is not a library's; how many.
 
-    A copy that is there already stays.
+    A copy that is there already stays. `libraries`: the `library_folders` of the run's processes.
     """
     files: set[str] = set()
     for text in places.column(0).to_pylist():
         file = text.rpartition(":")[0].rpartition(":")[0]
-        if file.endswith(".py") and not is_library(file):
+        if file.endswith(".py") and not is_library(file, libraries):
             files.add(file)
     kept = 0
     for file in sorted(files)[:MAX_FILES]:
