@@ -44,7 +44,7 @@ def test_without_a_phase_of_a_rank_it_takes_as_long_as_a_run_without_it(rank, ph
     if phase == "backward_ms":  # the call that enqueues a reduction stays
         mask &= facts.timelines[rank].segments["kind"] == 3
 
-    assert facts.gain_without({rank: mask}) == pytest.approx(recoverable_share(run, without), abs=0.01)
+    assert facts.gain_without({rank: mask}) == pytest.approx(recoverable_share(run, without), abs=0.02)
 
 
 def test_removing_work_that_nobody_waits_for_gains_nothing():

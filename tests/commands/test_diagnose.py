@@ -75,3 +75,13 @@ def test_a_run_without_records_is_not_examined_and_compared_with_a_baseline(rank
     assert "step, median" in out
     assert error.startswith("rankscope: --world-size is not needed: a run of rankscope knows its ranks\n")
     assert (root / "report.json").exists()
+
+
+def test_a_store_that_was_deleted_is_missed(rankscope, add_run):
+    root = add_run("20260101-100000-aa")
+    (root / "spool").mkdir(exist_ok=True)
+    (root / "spool" / "0000000007.done").touch()
+
+    line = _line(rankscope("diagnose", "last"))
+
+    assert "store: does not hold what was recorded (7 batches were committed, it has 0)" in line

@@ -11,13 +11,8 @@ import numpy as np
 
 from rankscope.analysis.facts import Facts
 from rankscope.analysis.tables import column
-from rankscope.records.host import Goodbye, StackSample
+from rankscope.records.host import SAMPLE_SWITCH_NS, StackSample
 from rankscope.records.training import Step
-
-SAMPLE_CPU_NS = 45_000
-"""CPU time of the sampling thread for one stack, where the process was killed before it could say its own."""
-SAMPLE_SWITCH_NS = 15_000
-"""What one sample takes from the training thread beside that: the interpreter lock changes hands twice."""
 
 
 def measure_overhead(facts: Facts) -> tuple[float | None, str]:
@@ -51,11 +46,8 @@ def _hooks_share(facts: Facts, position: int) -> float:
 
 
 def _samples_share(facts: Facts, position: int) -> float:
-    count = len(facts.rows(StackSample, position))
-    said = facts.rows(Goodbye, position, window=False)
-    everywhere = facts.tables.sampled.get(facts.ranks[position].pid, 0)
-    cpu = int(column(said, Goodbye, "own_cpu_ns").max()) / everywhere if len(said) and everywhere else SAMPLE_CPU_NS
-    return count * (cpu + SAMPLE_SWITCH_NS) / max(1, facts.span_ns)
+    rows = facts.rows(StackSample, position)
+    return (float(rows["duration_ns"].sum()) + len(rows) * SAMPLE_SWITCH_NS) / max(1, facts.span_ns)
 
 
 def _recorder_share(facts: Facts) -> float | None:

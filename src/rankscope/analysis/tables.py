@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.records.host import Compile, Counter, GcPause, Goodbye, Lost, ProcessEnd, StackSample
+from rankscope.records.host import Compile, Counter, GcPause, Goodbye, Lost, ProcessEnd
 from rankscope.records.kinds import KINDS
 from rankscope.records.loading import BatchWait, Fetch, LoaderStart, WorkerStart
 from rankscope.records.payload import NAME, PROCESS, STACK
 from rankscope.records.process import Process, decode_process
 from rankscope.records.record import Record, sources
-from rankscope.records.rows import ROW_DTYPE as ROW_DTYPE  # noqa: PLC0414 - cli.session asks for it here
+from rankscope.records.rows import ROW_DTYPE
 from rankscope.records.training import Step
 from rankscope.store.store import Store
 
@@ -45,8 +45,6 @@ class Tables:
     """Why -> number of records that were lost."""
     skipped_steps: int = 0
     """Steps of a long run that were left in the store."""
-    sampled: Mapping[int, int] = field(default_factory=dict)
-    """process -> stack samples of the whole run, those left in the store included."""
 
     def of(self, kind: type[Record]) -> Rows:
         """All rows of one kind, by time."""
@@ -83,20 +81,13 @@ def load(store: Store) -> Tables:
         rows[name] = _numbers(table.column(name), rows.dtype[name])
     payloads = store.query("SELECT process, kind, id, text FROM payloads ORDER BY batch")
     texts = [payloads.column(name).to_pylist() for name in ("process", "kind", "id", "text")]
-    tables = make_tables(rows, list(zip(*texts, strict=True)), skipped)
-    return replace(tables, sampled=_sampled(store)) if skipped else tables
+    return make_tables(rows, list(zip(*texts, strict=True)), skipped)
 
 
 def _numbers(chunks: Any, kind: Any) -> NDArray[Any]:
     """The numbers of an Arrow column without nulls; its own `to_numpy` would import pandas, a third of a second."""
     parts = [np.frombuffer(c.buffers()[1], kind, len(c), c.offset * kind.itemsize) for c in chunks.chunks if len(c)]
     return np.concatenate(parts) if parts else np.empty(0, kind)
-
-
-def _sampled(store: Store) -> dict[int, int]:
-    """process -> how many stack samples it took."""
-    table = store.query(f"SELECT process, count() AS n FROM slots WHERE kind = {StackSample.code} GROUP BY process")
-    return {row["process"]: row["n"] for row in table.to_pylist()}
 
 
 def _window(store: Store) -> tuple[int, int]:
@@ -132,6 +123,4 @@ def make_tables(rows: Rows, payloads: list[tuple[int, int, int, str]], skipped: 
     for row in by_kind.get(Lost.code, np.empty(0, ROW_DTYPE)):
         why = names.get(int(row["process"]), {}).get(int(row["name"]), "unknown")
         lost[why] = lost.get(why, 0) + int(row["a"])
-    samples = by_kind.get(StackSample.code, np.empty(0, ROW_DTYPE))["process"]
-    sampled = dict(zip(*(part.tolist() for part in np.unique(samples, return_counts=True)), strict=True))
-    return Tables(by_kind, names, stacks, processes, lost, skipped, sampled)
+    return Tables(by_kind, names, stacks, processes, lost, skipped)

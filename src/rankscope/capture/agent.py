@@ -89,7 +89,9 @@ class Agent:
         self.backend = ""
         self.parameters = 0
         self._names: dict[str, int] = {}
-        self._sites: dict[tuple[CodeType, int], int] = {}
+        self._sites: dict[tuple[int, int], int] = {}
+        self._codes: dict[int, CodeType] = {}
+        """What the ids in `_sites` belong to, kept so that they are not given to others."""
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._excepthooks: tuple[Any, Any] = (None, None)
@@ -124,12 +126,15 @@ class Agent:
     def frame_site(self, frame: FrameType | None) -> int:
         if frame is None:
             return 0
-        key = (frame.f_code, frame.f_lasti)
+        code = frame.f_code
+        key = (id(code), frame.f_lasti)  # a code object's hash takes as long as it is large
         known = self._sites.get(key)
         if known is None:
             if len(self._sites) >= MAX_NAMES:
-                self._sites.clear()  # a program that makes its functions anew each step; it must not be kept alive
-            known = self._sites[key] = self.name(callsite.describe(frame.f_code, frame.f_lineno or 0))
+                self._sites.clear()  # a program that makes its functions anew each step; they must not be kept alive
+                self._codes.clear()
+            known = self._sites[key] = self.name(callsite.describe(code, frame.f_lineno or 0))
+            self._codes[id(code)] = code
         return known
 
     # -- ring --------------------------------------------------------------------------------------------------
@@ -281,11 +286,10 @@ class Agent:
         if self.ring is None or self.ended or os.getpid() != self._pid:
             return
         with guard.guard("saying goodbye"):
-            own = sum(getattr(source, "thread_cpu_ns", 0) for source in self.sources)
             if guard.Errors.last:
                 self.name(f"swallowed: {guard.Errors.last}")
             put = self.thread_put()
-            put(now_ns(), 0, Goodbye.code, 0, self.step, self.last_exception, guard.Errors.count, own)
+            put(now_ns(), 0, Goodbye.code, 0, self.step, self.last_exception, guard.Errors.count, 0)
             self.ring.goodbye()
             for call in self.at_end:
                 call()

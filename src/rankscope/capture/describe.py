@@ -38,6 +38,8 @@ def describe_process(agent: Agent) -> Process:
         torch_threads=torch.get_num_threads() if torch is not None else 0,
         torch_version=str(getattr(torch, "__version__", "")),
         python_version=platform.python_version(),
+        torch_folder=os.path.dirname(os.path.abspath(str(getattr(torch, "__file__", "")))) if torch is not None else "",
+        python_folder=os.path.dirname(os.__file__),
         cuda_devices=_cuda_devices(torch),
         cpus_allowed=tuple(sorted(os.sched_getaffinity(0))),
         argv=tuple(sys.argv[:50]),

@@ -6,7 +6,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from rankscope.capture.config import sample_rate
-from rankscope.capture.self_cost import SAMPLE_NS
+from rankscope.records.host import SAMPLE_SWITCH_NS
 
 if TYPE_CHECKING:
     from rankscope.capture.agent import Agent
@@ -62,7 +62,7 @@ class Governor:
 
     def _sampler_share(self, passed_ns: int) -> float:
         used = self._sampler_cpu_ns() - self._sampler_ns
-        return float(used / passed_ns + self._agent.sample_hz * SAMPLE_NS / 1e9)
+        return float(used / passed_ns + self._agent.sample_hz * SAMPLE_SWITCH_NS / 1e9)
 
     def _sampler_cpu_ns(self) -> int:
         return sum(getattr(source, "thread_cpu_ns", 0) for source in self._agent.sources)

@@ -13,10 +13,6 @@ WRAPPER_NS: Final = 400
 """Entering and leaving a Python function around the user's call, and reading the clock."""
 KERNEL_NS: Final = 7_400
 """A collective's way from C++ into the Python kernel and back (arguments boxed twice)."""
-SAMPLE_NS: Final = 15_000
-"""What one stack sample takes from the training thread beside the sampling thread's own CPU time: the interpreter
-lock changes hands twice."""
-
 FACTOR: Final = 1.2
 """What a step really costs more, for each ns that the hooks could time or estimate: between two hooks the program
 displaces our code from the caches, and ours the program's. Measured by `bench/calibrate.py`."""

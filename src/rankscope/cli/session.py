@@ -13,14 +13,16 @@ from pathlib import Path
 import numpy as np
 
 from rankscope.analysis.facts import Facts
-from rankscope.analysis.tables import ROW_DTYPE, load
+from rankscope.analysis.tables import load
 from rankscope.base.errors import UserError
 from rankscope.base.manifest import Manifest, read_manifest
 from rankscope.base.rundir import RunDir, ring_folders
 from rankscope.collector.collector import Collector
 from rankscope.recorder.recorder import Recorder
 from rankscope.recorder.source_files import keep_sources
-from rankscope.records.payload import NAME
+from rankscope.records.payload import NAME, PROCESS
+from rankscope.records.process import decode_process
+from rankscope.records.rows import ROW_DTYPE
 from rankscope.report.build import build_report
 from rankscope.report.build_details import build_details
 from rankscope.report.details import Details, details_to_json
@@ -56,7 +58,7 @@ def _analyse(run: RunDir, manifest: Manifest, *, keep_rings: bool) -> tuple[Repo
             collect_rest(run, store, keep_rings=keep_rings)
             return report_of(store, manifest, run)
     except StoreError as error:
-        raise UserError(f"{run.store}: cannot be read ({str(error).splitlines()[0][:200]})") from error
+        raise UserError(f"{run.store}: cannot be read ({str(error).splitlines()[0]})") from error
 
 
 def report_of(store: Store, manifest: Manifest, run: RunDir) -> tuple[Report, Details]:
@@ -82,9 +84,15 @@ def open_when_free(run: RunDir) -> SqlStore:
 
 def collect_rest(run: RunDir, store: SqlStore, *, keep_rings: bool = False) -> None:
     """Take what a killed recorder left: frames in the spool, records in rings."""
+    spool = Spool(run.spool)
+    in_store = int(store.query("SELECT max(number) FROM batches").column(0)[0].as_py() or 0)
+    if spool.acknowledged > in_store:
+        raise UserError(
+            f"{run.store}: does not hold what was recorded ({spool.acknowledged} batches were committed, it has "
+            f"{in_store}); put the store back where it was, or record the run again"
+        )
     drain(run, store)
     if any(any(folder.glob("*.ring")) for folder in ring_folders(run) if folder.is_dir()):
-        spool = Spool(run.spool)
         recorder = Recorder(ring_folders(run), spool, resume=resume_points(store, spool))
         recorder.finish(keep_rings=keep_rings)
         drain(run, store)
@@ -101,7 +109,10 @@ def keep_named_sources(run: RunDir, store: Store) -> None:
 
     A file that was copied before stays as it was then.
     """
-    keep_sources(run.sources, store.query(f"SELECT DISTINCT text FROM payloads WHERE kind = {NAME}"))
+    described = store.query(f"SELECT text FROM payloads WHERE kind = {PROCESS}").column(0).to_pylist()
+    libraries = {folder for text in described for folder in decode_process(text).library_folders}
+    places = store.query(f"SELECT DISTINCT text FROM payloads WHERE kind = {NAME}")
+    keep_sources(run.sources, places, tuple(sorted(libraries)))
 
 
 def resume_points(store: Store | None, spool: Spool) -> dict[tuple[int, int], int]:

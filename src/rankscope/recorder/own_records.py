@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.records.payload import NAME, Payload
-from rankscope.records.slot import SLOT_FIELDS
+from rankscope.records.rows import SLOT_DTYPE
 
 
 class OwnRecords:
@@ -42,7 +42,7 @@ class OwnRecords:
 
     def take(self) -> tuple[NDArray[np.void], list[Payload]]:
         """Everything since the last call."""
-        slots = np.array(self._slots, dtype=np.dtype(list(SLOT_FIELDS)))
+        slots = np.array(self._slots, dtype=SLOT_DTYPE)
         payloads = self._payloads
         self._slots, self._payloads = [], []
         return slots, payloads

@@ -22,11 +22,11 @@ from rankscope.recorder.sockets import Sockets
 from rankscope.records.host import Counter, Lost, ProcessEnd
 from rankscope.records.payload import PROCESS, Payload
 from rankscope.records.process import Process, decode_process
-from rankscope.records.slot import ROW_FIELDS, SLOT_FIELDS
+from rankscope.records.rows import ROW_DTYPE
+from rankscope.records.slot import SLOT_FIELDS
 from rankscope.wire.frame import Frame
 from rankscope.wire.spool import Spool, SpoolFull
 
-ROW_DTYPE = np.dtype(list(ROW_FIELDS))
 log = logging.getLogger("rankscope")
 SLOT_NAMES = [name for name, _ in SLOT_FIELDS]
 

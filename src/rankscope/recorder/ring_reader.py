@@ -13,9 +13,7 @@ from numpy.typing import NDArray
 from rankscope.base.process_stat import process_stat
 from rankscope.records import ring_layout as layout
 from rankscope.records.payload import Payload
-from rankscope.records.slot import SLOT_FIELDS
-
-SLOT_DTYPE = np.dtype(list(SLOT_FIELDS))
+from rankscope.records.rows import SLOT_DTYPE
 
 
 class NotARing(ValueError):

@@ -34,10 +34,15 @@ EAGER_NS = 250_000
 """After so long the sampler asks a thread that runs Python code for the interpreter lock, where no other thread could
 be disturbed by that; elsewhere after Python's own 5 ms, in which the thread may have come to another line."""
 
+SAMPLE_SWITCH_NS = 15_000
+"""What one sample takes from the training thread beside the sampling thread's CPU time: the interpreter lock changes
+hands twice."""
+
 
 @dataclass(frozen=True, slots=True)
 class StackSample(Record):
-    """Where the main thread was, about 20 times a second."""
+    """Where the main thread was, about 20 times a second; it lasts as long as the CPU time that it took, with what the
+    sampling thread did since the last one."""
 
     code: ClassVar[int] = 42
     kind: ClassVar[str] = "stack_sample"
@@ -79,7 +84,6 @@ class Goodbye(Record):
     kind: ClassVar[str] = "goodbye"
     exception: int = field("a", "", "name id of the exception that ends it; 0: none", bits=16)
     swallowed: int = field("b", "count", "errors of rankscope that were swallowed in this process")
-    own_cpu_ns: int = field("c", "ns", "CPU time of rankscope's own thread in this process")
 
 
 @dataclass(frozen=True, slots=True)

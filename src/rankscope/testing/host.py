@@ -15,6 +15,8 @@ from rankscope.testing.writer import Writer
 
 READ_EVERY_NS = 500 * MS
 """As the recorder does."""
+SAMPLE_CPU_NS = 45_000
+"""CPU time of our own thread in a rank for one stack sample."""
 IDLE_WORKER: Frames = (*WORKER, "/usr/lib/python3.11/multiprocessing/queues.py:113:Queue.get")
 """The stack of a loader worker that waits for the next order."""
 
@@ -94,15 +96,14 @@ def write_samples(
     seed: str,
     idle: Frames = (),
     states: bool = True,
-) -> int:
-    """How many samples were written: one every 1/hz seconds (and up to 8 ms more, as threads wake late).
+) -> None:
+    """One sample every 1/hz seconds (and up to 8 ms more, as threads wake late).
 
     `idle`: the stack between activities; () where a thread without activity is not sampled. `states`: the kernel's
     letter for the thread's state is known.
     """
     if hz <= 0 or not activities:
-        return 0
-    written = 0
+        return
     draw = random.Random(seed)
     starts = [a.start for a in activities]
     used = [0.0]
@@ -112,7 +113,7 @@ def write_samples(
     while True:
         planned += round(1e9 / hz) + draw.randrange(8 * MS)
         if planned >= end:
-            return written
+            return
         at = bisect_right(starts, planned) - 1
         now, late, state = planned, LATE_NS[ASLEEP], ASLEEP
         if at >= 0 and planned < activities[at].end:
@@ -131,8 +132,7 @@ def write_samples(
         # The sampler holds the interpreter lock when it asks: a thread that runs Python is about to sleep over it.
         letter = ord("S" if state == ASLEEP else "R") if states else 0
         writer.put(
-            StackSample, now, now, step, phase=phase, stack=writer.stack(frames), cpu_ns=round(cpu), late_ns=late,
-            state=letter, delay_known=int(states), eager=int(states and state != HOLDING),
+            StackSample, now, now + SAMPLE_CPU_NS, step, phase=phase, stack=writer.stack(frames), cpu_ns=round(cpu),
+            late_ns=late, state=letter, delay_known=int(states), eager=int(states and state != HOLDING),
         )  # fmt: skip
-        written += 1
         planned = max(planned, now)

@@ -36,8 +36,6 @@ from rankscope.testing.writer import Text, Writer
 BEGIN_NS = 1_000_000_000_000
 """When the processes of every made-up run start, on their monotonic clock."""
 RECORDER_PID = 900
-SAMPLE_CPU_NS = 45_000
-"""CPU time of our own thread in a rank for one stack sample."""
 FIRST_RANK_PID = 1000
 FIRST_WORKER_PID = 5000
 
@@ -200,7 +198,7 @@ class _Simulation:
         writers = [t.writer for t in self.threads]
         for thread, feed in zip(self.threads, self.feeds, strict=True):
             armed = thread.writer.process.armed_ns
-            samples = write_samples(
+            write_samples(
                 thread.writer, thread.activities, armed, thread.now, hz=spec.sample_hz,
                 seed=f"{spec.seed}/{thread.rank}", states=spec.thread_states,
             )  # fmt: skip
@@ -211,7 +209,7 @@ class _Simulation:
                     seed=f"{spec.seed}/{worker.writer.pid}", idle=IDLE_WORKER, states=spec.thread_states,
                 )  # fmt: skip
                 writers.append(worker.writer)
-            thread.writer.put(Goodbye, thread.now, thread.now, thread.step, own_cpu_ns=samples * SAMPLE_CPU_NS)
+            thread.writer.put(Goodbye, thread.now, thread.now, thread.step)
         recorder = Writer(Process(RECORDER_PID, "recorder", cpus_allowed=self.cpus))
         if spec.host is not None:
             pids = [(t.rank, t.writer.pid) for t in self.threads]

@@ -39,6 +39,11 @@ class Spool:
         """The number after the highest one that was ever used here, acknowledged ones included."""
         return self._next
 
+    @property
+    def acknowledged(self) -> int:
+        """The highest number that a store has acknowledged; 0: none."""
+        return max(self._numbers(DONE), default=0)
+
     def put(self, frame: Frame) -> Path:
         """Keep a frame; after the return it survives the end of this process, not that of the machine."""
         if frame.number < self._next:

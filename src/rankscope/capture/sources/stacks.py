@@ -45,7 +45,9 @@ class Stacks(Source):
         self._thread: threading.Thread | None = None
         self._alarm = threading.Lock()
         self._stacks: dict[tuple[int, ...], int] = {}
-        self._frames: dict[tuple[CodeType, int], int] = {}
+        self._frames: dict[tuple[int, int], int] = {}
+        self._codes: dict[int, CodeType] = {}
+        """What the ids in `_frames` belong to, kept so that they are not given to others."""
         self.thread_cpu_ns = 0
         self._patience_s = (sys.getswitchinterval(), 0.0)
         """The user's switch interval, and ours while it is in force (else 0)."""
@@ -76,6 +78,7 @@ class Stacks(Source):
         # After a fork, ids of the parent's names and stacks mean nothing to the new ring.
         self._stacks.clear()
         self._frames.clear()
+        self._codes.clear()
         self._close_state()
         self._run()
 
@@ -108,7 +111,7 @@ class Stacks(Source):
         me = threading.get_ident()
         run_delay = _RunDelay()
         planned = monotonic_ns()
-        spent_before = self.thread_cpu_ns
+        spent = time.thread_time_ns()
         while agent.sample_hz > 0:
             interval = 1 / agent.sample_hz
             if alarm.acquire(True, interval) or agent.ended or agent.ring is None:
@@ -123,11 +126,12 @@ class Stacks(Source):
                 # Last: a thread that gave the interpreter to this one takes a moment to fall asleep over it.
                 flags = self._state(target) << 48 | self._eager << 56 | run_delay.known << 57
                 waited = max(0, now - planned - int(interval * 1e9) - run_delay.grown())
-                put(now, 0, StackSample.code, agent.phase, agent.step, stack, cpu, waited | flags)
+                before, spent = spent, time.thread_time_ns()
+                self.thread_cpu_ns += spent - before
+                put(now, spent - before, StackSample.code, agent.phase, agent.step, stack, cpu, waited | flags)
                 frames.pop(me, None)
                 self._adapt(frames)
             planned = monotonic_ns()
-            self.thread_cpu_ns = spent_before + time.thread_time_ns()
 
     @property
     def _eager(self) -> bool:
@@ -181,13 +185,15 @@ class Stacks(Source):
         ids: list[int] = []
         frames = self._frames
         while frame is not None and len(ids) < MAX_FRAMES:
-            key = (frame.f_code, frame.f_lasti)
+            key = (id(frame.f_code), frame.f_lasti)  # a code object's hash takes as long as it is large
             known = frames.get(key)
             if known is None:
                 if len(frames) >= MAX_STACKS:
                     frames.clear()  # a program that makes its functions anew each step; they must not be kept alive
+                    self._codes.clear()
                 known = self._agent.name(callsite.describe(frame.f_code, frame.f_lineno or 0))
                 frames[key] = known
+                self._codes[id(frame.f_code)] = frame.f_code
             ids.append(known)
             frame = frame.f_back
         key_of_stack = tuple(ids)
