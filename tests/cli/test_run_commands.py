@@ -108,6 +108,22 @@ class TestEndsInItsOwnWay:
         assert "did not train" in _reason(done.stderr)
         assert playground.report().verdict == "not-examined"
 
+    def test_settings_of_the_working_folder_hold(self, playground):
+        (playground.folder / "rankscope.toml").write_text('budget = "7%"\nstages = ["forward", "optimizer"]\n')
+        done = playground.python("train.py")
+
+        assert done.returncode == 0
+        report = playground.report()
+        assert report.overhead.budget == 0.07
+        assert "source stacks" in {one.detector for one in report.not_examined}
+
+    def test_a_wrong_setting_is_refused_before_the_command(self, playground):
+        (playground.folder / "rankscope.toml").write_text("budget = 5\n")
+        done = playground.python("train.py")
+
+        assert (done.returncode, done.stdout) == (2, b"")
+        assert done.stderr == b"rankscope: rankscope.toml: budget: 5 is no share; write for example 1% or 0.01\n"
+
     def test_standard_output_is_passed_on_byte_by_byte(self, playground):
         code = "import sys\nfor i in range(256): sys.stdout.buffer.write(bytes([i]) * 5)"
 

@@ -21,6 +21,20 @@ def test_the_page_of_a_cause_is_its_detectors_docstring(rankscope):
     assert max(map(len, out.splitlines())) <= 100
 
 
+def test_says_what_nothing_looks_for_yet(rankscope):
+    entries: dict[str, str] = {}
+    for line in rankscope("causes")[1].splitlines():
+        if line[:3].strip() and line.startswith("  "):
+            code = line.split()[0]
+            entries[code] = line
+        elif line.startswith("   "):
+            entries[code] += line
+
+    for code in ("gc-pause", "label-misalignment", "slow-link"):
+        looked_for = "No detector of this version" not in rankscope("causes", code)[1]
+        assert ("[not looked for yet]" in " ".join(entries[code].split())) is not looked_for
+
+
 def test_a_cause_that_nothing_looks_for_says_so(rankscope):
     assert rankscope("causes", "label-misalignment")[1].endswith("No detector of this version looks for it.\n")
 

@@ -90,7 +90,7 @@ def test_a_run_of_which_little_is_known_is_its_id():
         (clock_text(Clock("one rank", 0)), "clock: one rank, no error"),
         (overhead_text(Overhead()), "overhead: not measured"),
         (overhead_text(Overhead(None, 0.01, "too few")), "overhead: not measured (too few)"),
-        (overhead_text(Overhead(0.006, 0.01)), "overhead: 0.6 % of a budget of 1.0 %"),
+        (overhead_text(Overhead(0.006, 0.01)), "overhead: 0.6 %, within the budget of 1.0 %"),
         (lost_text(Lost()), "lost: not counted"),
         (lost_text(Lost(0)), "lost: no records"),
         (lost_text(Lost(1, "torn")), "lost: 1 record (torn)"),
@@ -120,5 +120,5 @@ def test_why_and_what_to_do_follow_from_what_is_missing():
     assert why_not_examined(unread) == "none of 1 file could be used"
     assert why_not_examined(short) == "no finished step was recorded"
     assert advice_when_not_examined(short) == (
-        "let the run make more steps, at least 20, under `rankscope run -- COMMAND`",
+        "let the run make more steps, at least 10, under `rankscope run -- COMMAND`",
     )

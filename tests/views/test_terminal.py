@@ -123,7 +123,7 @@ def test_lost_records_and_exits_stand_in_the_footer(made_up):
         + """
 resnet50-imagenet · 4 ranks on 1 node · gloo · 500 steps · 96.4 s
 clock: one monotonic clock, error up to 400 ns
-overhead: 0.6 % of a budget of 1.0 % (bare steps in between)
+overhead: 0.6 %, within the budget of 1.0 % (bare steps in between)
 lost: 312 records (ring of rank 2 overrun)"""
     )
 

@@ -16,7 +16,7 @@ from rankscope.base.guard import guard
 from rankscope.base.rundir import ENV_OFF
 from rankscope.capture import boot, deep, observer, standalone
 from rankscope.capture.agent import Agent
-from rankscope.capture.config import Config, from_environment, with_file, with_values
+from rankscope.capture.config import DEFAULT_FILE, Config, from_environment, with_file, with_values
 from rankscope.records.record import float_bits
 from rankscope.records.training import Metric, Span
 
@@ -164,8 +164,7 @@ def _agent() -> Agent | None:
 
 def _configured(config: Config, given: str | Path | Mapping[str, Any] | None) -> Config:
     if given is None:
-        default = Path("rankscope.toml")
-        return with_file(config, default) if default.is_file() else config
+        return with_file(config, DEFAULT_FILE) if DEFAULT_FILE.is_file() else config
     if isinstance(given, Mapping):
         return with_values(config, given, "rankscope.start(config=...)")
     return with_file(config, Path(given))

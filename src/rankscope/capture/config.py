@@ -12,6 +12,8 @@ from typing import Any
 from rankscope.base.errors import UserError
 from rankscope.base.rundir import ENV_BUDGET, ENV_CONFIG, ENV_LEVEL, ENV_RING_DIR, ENV_RUN_DIR, LEVELS
 
+DEFAULT_FILE = Path("rankscope.toml")
+"""Read where the user names no other; in the working folder."""
 STAGES = ("data", "forward", "backward", "optimizer", "communication", "checkpoint", "host", "compile", "stacks")
 
 
@@ -64,14 +66,16 @@ def with_values(config: Config, values: Mapping[str, Any], where: str) -> Config
                 raise UserError(f"{where}: level = {value!r} is none of {', '.join(LEVELS)}")
             changes["level"] = value
         elif key == "budget":
-            changes["budget"] = parse_budget(value, where)
+            changes["budget"] = parse_budget(value, f"{where}: budget")
         elif key == "stages":
             wrong = [x for x in value if x not in STAGES] if isinstance(value, (list, tuple)) else [value]
             if wrong:
                 raise UserError(f"{where}: stages = {wrong[0]!r} is none of {', '.join(STAGES)}; write a list of these")
             changes["stages"] = tuple(value)
         elif key == "modules":
-            changes["modules"] = str(value)
+            if not isinstance(value, str):
+                raise UserError(f"{where}: modules = {value!r} is no text; write a glob, as \"layers.*\"")
+            changes["modules"] = value
         elif key == "sample_hz":
             if not isinstance(value, (int, float)) or not 0 <= value <= 200:
                 raise UserError(f"{where}: sample_hz = {value!r} is no number from 0 to 200")

@@ -46,6 +46,7 @@ def describe_process(agent: Agent) -> Process:
         cwd=working_folder(),
         parameters=agent.parameters,
         level=agent.governor.state(),
+        budget=agent.config.budget,
         sources=tuple(source.name for source in agent.sources),
         sources_off=dict(agent.sources_off),
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from rankscope.capture.config import sample_rate
 from rankscope.records.host import SAMPLE_SWITCH_NS
+from rankscope.records.process import LOWERED
 
 if TYPE_CHECKING:
     from rankscope.capture.agent import Agent
@@ -58,7 +59,7 @@ class Governor:
             left_out.append("collectives are recorded without call-site and shapes")
         if not left_out:
             return agent.config.level
-        return f"{agent.config.level}, lowered to stay in the budget: " + " and ".join(left_out)
+        return agent.config.level + LOWERED + " and ".join(left_out)
 
     def _sampler_share(self, passed_ns: int) -> float:
         used = self._sampler_cpu_ns() - self._sampler_ns

@@ -47,6 +47,7 @@ def begin(config: Config, name: str | None) -> Config:
         command = [sys.executable, *sys.argv]
         write_manifest(run, new_manifest(run.id, name, command, config.level, config.budget))
         _start_recorder(run)
+        print(f"rankscope: recording into {root}; `rankscope diagnose {root}` makes the report", file=sys.stderr)
     return replace(config, ring_folders=(str(rings), str(run.rings)))
 
 

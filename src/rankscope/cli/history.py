@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rankscope.base.errors import UserError
 from rankscope.base.manifest import Manifest, read_manifest
-from rankscope.base.rundir import RunDir
+from rankscope.base.rundir import RunDir, default_runs_dir
 from rankscope.report.report import Report, from_json
 from rankscope.store.lock import holder
 
@@ -34,8 +34,10 @@ def history(folder: Path) -> list[Kept]:
     """Every run in `folder`, oldest first; folders that are no runs are left out, damaged runs are not."""
     try:
         roots = sorted(path for path in folder.iterdir() if path.is_dir())
-    except FileNotFoundError:
-        return []
+    except FileNotFoundError as error:
+        if folder == default_runs_dir().absolute():
+            return []  # nothing has been recorded here yet
+        raise UserError(f"{folder}: there is no such folder; give another one with --runs-dir") from error
     except OSError as error:
         raise UserError(f"{folder}: cannot be read ({error.strerror}); give another folder with --runs-dir") from error
     found = [kept for root in roots if (kept := _kept(RunDir(root))) is not None]

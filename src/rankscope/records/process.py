@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field, fields
 
+LOWERED = ", lowered to stay in the budget: "
+"""In `Process.level`: what follows has been left out, joined by `and`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Process:
@@ -40,6 +43,8 @@ class Process:
     parameters: int = 0
     """Parameters (elements) held by the optimizers."""
     level: str = "standard"
+    budget: float | None = None
+    """Share of the step time that observation may take."""
     sources: tuple[str, ...] = ()
     """Sources that are installed."""
     sources_off: dict[str, str] = field(default_factory=dict)

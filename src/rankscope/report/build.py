@@ -16,6 +16,7 @@ from rankscope.analysis.tables import column
 from rankscope.analysis.wording import numbered
 from rankscope.base.manifest import Manifest
 from rankscope.records.host import Goodbye
+from rankscope.records.process import LOWERED
 from rankscope.report.report import (
     STEP_TIME,
     BudgetLine,
@@ -194,8 +195,11 @@ def _clock(facts: Facts) -> Clock:
 
 def _overhead(facts: Facts, manifest: Manifest) -> Overhead:
     share, method = measure_overhead(facts)
-    lowered = {rank.process.level for rank in facts.ranks if "lowered" in rank.process.level}
-    return Overhead(share, manifest.budget, "; ".join([method, *sorted(lowered)]))
+    lowered = {part for rank in facts.ranks for part in rank.process.level.partition(LOWERED)[2].split(" and ") if part}
+    if lowered:
+        method += f"; to stay in the budget {', '.join(sorted(lowered))}"
+    budgets = [rank.process.budget for rank in facts.ranks if rank.process.budget is not None]
+    return Overhead(share, max(budgets, default=manifest.budget), method)
 
 
 def _lost(facts: Facts) -> Lost:

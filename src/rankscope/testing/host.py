@@ -54,6 +54,8 @@ class Host:
     strangers: tuple[Stranger, ...] = ()
     more: Mapping[str, Knob] = field(default_factory=dict)
     """Gauges of your own by name."""
+    growing: Mapping[str, Knob] = field(default_factory=dict)
+    """Counters of your own by name: by how much each grows a second."""
 
 
 def write_counters(recorder: Writer, host: Host, ranks: Sequence[tuple[int, int]], begin: int, end: int) -> None:
@@ -63,6 +65,7 @@ def write_counters(recorder: Writer, host: Host, ranks: Sequence[tuple[int, int]
         "main_run_delay_ns": host.run_delay, "run_delay_ns": host.all_threads_delay, "cpu_ns": host.cpu,
         "throttled_ns": host.throttled,
     }  # fmt: skip
+    units = {name: READ_EVERY_NS for name in rates} | {name: READ_EVERY_NS / 1e9 for name in host.growing}
     gauges = {"stopped": host.stopped, "send_queue_bytes": host.send_queue_bytes, **host.more}
 
     def write(name: str, now: int, number: float, of: int) -> None:
@@ -70,10 +73,10 @@ def write_counters(recorder: Writer, host: Host, ranks: Sequence[tuple[int, int]
 
     for reading, now in enumerate(range(begin, end, READ_EVERY_NS)):
         for rank, pid in ranks:
-            for name, knob in rates.items():
+            for name, knob in {**rates, **host.growing}.items():
                 if knob is None:
                     continue
-                grown = value(knob, rank, reading) * READ_EVERY_NS if reading else 0.0
+                grown = value(knob, rank, reading) * units[name] if reading else 0.0
                 totals[name, pid] = totals.get((name, pid), 0.0) + grown
                 write(name, now, totals[name, pid], pid)
             for name, knob in gauges.items():

@@ -8,6 +8,9 @@ from rankscope.base.finding import Cost, Finding, Location
 from rankscope.report.report import STEP_TIME, Clock, Exit, Lost, Overhead, Report, Run
 from rankscope.views.quantities import UNKNOWN, count_text, share_text, time_text
 
+MEAN_TOLD = 1.5
+"""Mean over median step time above which the median alone would hide where a third of the time goes."""
+
 
 def ranks_text(ranks: Iterable[int], *, all_ranks: bool = False, most: int = 6) -> str:
     """`rank 1`, `ranks 0-3, 7`, `all ranks`; after `most` pieces `and 12 more`. Empty if there are none."""
@@ -129,12 +132,15 @@ def healthy_text(report: Report) -> str:
 
 
 def step_text(report: Report) -> str:
-    """`a step takes 185 ms (p95 203 ms)`; empty where no step was timed."""
+    """`a step takes 185 ms (p95 203 ms)`; empty where no step was timed. The mean is said where it is another."""
     step = report.step
     if step.median_ms is None:
         return ""
-    tail = f" (p95 {time_text(step.p95_ms)})" if step.p95_ms is not None else ""
-    return f"a step takes {time_text(step.median_ms)}{tail}"
+    others = [f"p95 {time_text(step.p95_ms)}"] if step.p95_ms is not None else []
+    mean_ms = sum(line.ms for line in step.budget)
+    if mean_ms > MEAN_TOLD * step.median_ms:
+        others.insert(0, f"mean {time_text(mean_ms)}: a part of the steps takes far longer than the others")
+    return f"a step takes {time_text(step.median_ms)}" + (f" ({', '.join(others)})" if others else "")
 
 
 def clock_text(clock: Clock) -> str:
@@ -149,11 +155,17 @@ def clock_text(clock: Clock) -> str:
 
 
 def overhead_text(overhead: Overhead) -> str:
-    """`overhead: 0.6 % of a budget of 1.0 % (hooks 0.5 %, ...)`."""
+    """`overhead: 0.6 %, within the budget of 1.0 % (hooks 0.5 %, ...)`."""
     if overhead.share is None:
-        return f"overhead: {UNKNOWN}" + (f" ({overhead.method})" if overhead.method else "")
-    of = f" of a budget of {share_text(overhead.budget)}" if overhead.budget is not None else ""
-    return f"overhead: {share_text(overhead.share)}{of}" + (f" ({overhead.method})" if overhead.method else "")
+        known = overhead.method.startswith(UNKNOWN)
+        return f"overhead: {overhead.method if known else UNKNOWN}" + (
+            f" ({overhead.method})" if overhead.method and not known else ""
+        )
+    budget = ""
+    if overhead.budget is not None:
+        within = overhead.share <= overhead.budget
+        budget = f", {'within' if within else 'above'} the budget of {share_text(overhead.budget)}"
+    return f"overhead: {share_text(overhead.share)}{budget}" + (f" ({overhead.method})" if overhead.method else "")
 
 
 def lost_text(lost: Lost) -> str:
@@ -192,7 +204,7 @@ def advice_when_not_examined(report: Report) -> tuple[str, ...]:
         )
     if report.run.world_size is None and any(one.detector == STEP_TIME for one in report.not_examined):
         return ()  # nothing was observed, and why says how to change that
-    return ("let the run make more steps, at least 20, under `rankscope run -- COMMAND`",)
+    return ("let the run make more steps, at least 10, under `rankscope run -- COMMAND`",)
 
 
 def counted(count: int, noun: str) -> str:

@@ -258,7 +258,7 @@ def _bar(part: float, width: int) -> str:
 def _whatif(report: Report) -> str:
     slowdown = report.whatif.slowdown
     assert slowdown is not None
-    text = f"replayed with every operation at its typical time, the run would be {ratio_text(slowdown)} as fast"
+    text = f"without its unusually long operations and uneven ranks, the run would be {ratio_text(slowdown)} as fast"
     worst = max((report.whatif.by_rank or {}).items(), key=lambda item: item[1], default=None)
     if worst is not None and worst[1] > 1.005:
         text += f"; rank {worst[0]} alone accounts for {ratio_text(worst[1])}"

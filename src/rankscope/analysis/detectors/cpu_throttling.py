@@ -38,7 +38,7 @@ class CpuThrottling(Detector):
     def examine(self, facts: Facts) -> Iterator[Finding]:
         times = [host_time(facts, p) for p in range(facts.size)]
         if all(t.throttled is None and t.stopped is None for t in times):
-            raise CannotExamine("neither the cgroup's CPU counters nor the process states could be read")
+            raise CannotExamine("too few readings of the cgroup's CPU counters and the process states (run too short?)")
         lost = np.array([_lost(t.throttled, t.stopped) for t in times])
         if lost.max() < MATERIAL:
             return

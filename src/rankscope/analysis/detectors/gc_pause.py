@@ -68,7 +68,7 @@ class GcPause(Detector):
             cause=self.name,
             severity="warning",
             confidence=0.95,
-            title=f"{who}: garbage collection stops training, {len(long)} times for {wording.ms(usual)}",
+            title=f"{who}: garbage collection stops training, {len(long)} times for about {wording.ms(usual)} each",
             ranks=facts.numbers(positions),
             all_ranks=len(positions) == facts.size,
             phase=None,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from rankscope.analysis import data_waits, wording
 from rankscope.analysis.detector import Detector
 from rankscope.analysis.facts import Facts
+from rankscope.analysis.stacks import Place
 from rankscope.base.finding import Evidence, Finding
 from rankscope.records.training import Step
 
@@ -39,7 +40,6 @@ class SlowDataLoading(Detector):
         if wait.cause != self.name:
             return
         place = wait.hot.place if wait.hot else None
-        per_step = wording.ms(wait.mean_wait_ns)
         evidence = [data_waits.waiting(facts, wait)]
         if wait.fetch_ns:
             made = "a worker takes for one batch" if wait.workers else "making one batch takes, on the rank itself"
@@ -63,7 +63,7 @@ class SlowDataLoading(Detector):
             cause=self.name,
             severity="warning",
             confidence=0.9 if place is not None else 0.75,
-            title=f"{wording.waits(facts, wait.positions)} {per_step} a step for batches{wording.at(place)}",
+            title=_title(facts, wait, place),
             ranks=facts.numbers(wait.positions),
             all_ranks=len(wait.positions) == facts.size,
             phase="data",
@@ -78,3 +78,11 @@ class SlowDataLoading(Detector):
                 advice,
             ),
         )
+
+
+def _title(facts: Facts, wait: data_waits.DataWait, place: Place | None) -> str:
+    per_step = f"{wording.ms(wait.mean_wait_ns)} a step"
+    if wait.dataset or wait.workers:
+        return f"{wording.waits(facts, wait.positions)} {per_step} for batches{wording.at(place)}"
+    who = wording.ranks(facts, wait.positions)
+    return f"{who}: {per_step} {'goes' if len(wait.positions) == 1 else 'go'} into making batches{wording.at(place)}"

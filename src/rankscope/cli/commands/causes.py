@@ -8,6 +8,8 @@ import sys
 from rankscope.base.causes import CAUSES, KINDS, Cause, cause
 from rankscope.cli.command import Command
 
+NOT_YET = " [not looked for yet]"
+
 
 class Causes(Command):
     """Say what a cause means, what shows it and what to do; without CODE, list all causes."""
@@ -37,18 +39,24 @@ def _page(code: str) -> str:
 
 
 def _list() -> str:
+    from rankscope.analysis import detectors
+    from rankscope.analysis.detector import Detector
+    from rankscope.base.plugins import load_all
+
+    looked_for = {cls.name for cls in load_all(detectors, Detector, entry_points=True)}
     width = max(map(len, CAUSES)) + 2
     lines = []
     for kind in KINDS:
         lines.append(kind)
         for one in CAUSES.values():
             if one.kind == kind:
-                lines += _wrapped(one, width)
+                lines += _wrapped(one, width, "" if one.code in looked_for else NOT_YET)
+    lines += ["", f"{len(looked_for)} of them are looked for by this version"]
     return "\n".join(lines) + "\n"
 
 
-def _wrapped(one: Cause, width: int) -> list[str]:
+def _wrapped(one: Cause, width: int, note: str) -> list[str]:
     import textwrap
 
     first = f"  {one.code}".ljust(width + 2)
-    return textwrap.wrap(one.meaning, 100, initial_indent=first, subsequent_indent=" " * len(first))
+    return textwrap.wrap(one.meaning + note, 100, initial_indent=first, subsequent_indent=" " * len(first))

@@ -15,7 +15,7 @@ from rankscope.base.clock import now_ns
 from rankscope.base.errors import UserError
 from rankscope.base.manifest import Manifest, write_manifest
 from rankscope.base.rundir import LEVELS, RunDir
-from rankscope.capture.config import Config, parse_budget, with_file
+from rankscope.capture.config import DEFAULT_FILE, Config, parse_budget, with_file
 from rankscope.cli.command import Command
 from rankscope.cli.options import add_report_options, add_runs_dir, check_targets, runs_dir, whole_number
 
@@ -32,8 +32,8 @@ class Run(Command):
         parser.add_argument("--port", type=whole_number(1, 65535), help="port of the dashboard (not in this version)")
         parser.add_argument("--no-dashboard", action="store_true", help="serve no dashboard (not in this version)")
         parser.add_argument("--level", choices=LEVELS, help="how much is recorded (default: standard)")
-        parser.add_argument("--budget", help="share of the step time that observation may take (default: 1%%)")
-        parser.add_argument("--config", type=Path, metavar="FILE", help="a rankscope.toml")
+        parser.add_argument("--budget", help="share of the step time that observation should keep to (default: 1%%)")
+        parser.add_argument("--config", type=Path, metavar="FILE", help="settings (default: ./rankscope.toml)")
         add_report_options(parser)
         parser.add_argument("command_line", nargs=argparse.REMAINDER, metavar="-- COMMAND...", help="what to start")
 
@@ -85,7 +85,9 @@ def _cannot_start(program: str, why: str, code: int) -> int:
 
 
 def _config(args: argparse.Namespace) -> Config:
-    """What is to be observed: options come before the file. Raises UserError."""
+    """What is to be observed: options come before the file, by default the working folder's. Raises UserError."""
+    if args.config is None and DEFAULT_FILE.is_file():
+        args.config = DEFAULT_FILE
     config = with_file(Config(), args.config) if args.config else Config()
     if args.level:
         config = replace(config, level=args.level)
