@@ -2,7 +2,7 @@
 
 import pytest
 
-from rankscope.analysis.dataflow import feeds_forward
+from rankscope.analysis.dataflow import feeds_forward, writes_lines
 
 LOOP = """\
 def main(model, data):
@@ -54,3 +54,12 @@ def test_says_no_where_the_source_cannot_be_read(tmp_path):
     broken.write_text("def main(:\n")
 
     assert [feeds_forward(str(tmp_path / "gone.py"), 3), feeds_forward(str(broken), 1)] == [False, False]
+
+
+def test_lines_that_write_to_a_file_are_known(tmp_path):
+    file = tmp_path / "train.py"
+    lines = ("f.write(x)", "f.flush()", "os.fsync(f.fileno())", "print(x, file=f)", "print(x)", "r = f.read()", "a = b")
+    file.write_text("\n".join(lines))
+
+    assert [writes_lines(str(file), number) for number in range(1, 8)] == [True] * 4 + [False] * 3
+    assert not writes_lines(str(tmp_path / "gone.py"), 1)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.analysis import timeline
-from rankscope.analysis.dataflow import feeds_forward
+from rankscope.analysis.dataflow import feeds_forward, writes_lines
 from rankscope.analysis.ranks import Rank
 from rankscope.analysis.stacks import Code, Place, Samples, Stack, activity, parse_place, spine
 from rankscope.analysis.tables import Tables, column
@@ -274,6 +274,8 @@ def _serves(
     for phase in (timeline.CHECKPOINT, timeline.EVALUATION, timeline.LOGGING):
         if any(WORDS[phase].search(frame.function.rpartition(".")[2]) for frame in mine):
             return phase
+    if stack.user and writes_lines(stack.user[-1].file, stack.user[-1].line):
+        return timeline.LOGGING
     if place is not None and before_forward:
         if any(WORDS[timeline.DATA].search(frame.function.rpartition(".")[2]) for frame in mine):
             return timeline.DATA

@@ -9,6 +9,8 @@ from pathlib import Path
 
 TELLS = ("print", "log", "info", "debug", "warning", "write", "format")
 """Calls that use a value without training on it."""
+WRITES = ("write", "writelines", "writerow", "writerows", "flush", "fsync")
+"""Calls that bring text into a file: of a stream, of the `csv` module, of `os`."""
 
 
 def feeds_forward(file: str, line: int, lines: frozenset[int] = frozenset()) -> bool:
@@ -37,6 +39,20 @@ def feeds_forward(file: str, line: int, lines: frozenset[int] = frozenset()) -> 
         if used and isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
             reached |= _names(statement, ast.Store)
     return False
+
+
+@lru_cache(maxsize=4096)
+def writes_lines(file: str, line: int) -> bool:
+    """Whether a line of the source writes to an open file, or flushes one. False where the source cannot be read."""
+    tree = _tree(file)
+    if tree is None:
+        return False
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return any(
+        call.lineno <= line <= (call.end_lineno or call.lineno)
+        and (_called(call) in WRITES or (_called(call) == "print" and any(k.arg == "file" for k in call.keywords)))
+        for call in calls
+    )
 
 
 def _called(call: ast.Call) -> str:
