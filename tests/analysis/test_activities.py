@@ -107,7 +107,7 @@ def test_without_samples_the_records_alone_decide():
 
 def test_a_function_that_flushes_a_file_logs_whatever_its_name(tmp_path):
     file = tmp_path / "events.py"
-    file.write_text("class Events:\n    def add(self, text):\n        self.file.write(text)\n        os.fsync(self.file)\n")
+    file.write_text("class Events:\n    def add(self, x):\n        self.file.write(x)\n        os.fsync(self.file)\n")
     run = replace(BASE, parts=(Code(ms=100.0, every=4, place=f"{file}:4:EventFile.add"),)).build()
 
     assert ms_of(run.facts, "logging") == pytest.approx(20 * 100, abs=1)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 
 from rankscope.capture.site import __path__ as site_folder
+from rankscope.report.report import from_json
 
 pytestmark = pytest.mark.slow
 REASON = "why       "
@@ -241,3 +244,55 @@ class TestSurroundings:
         assert len(files) == 2
         assert {file.read_text().count('"steps": 60,') for file in files} == {0, 1}
         playground.nothing_is_left()
+
+
+class TestStreams:
+    """Whatever becomes of our words, the command ends as it does without us and its report is kept."""
+
+    def _run(self, playground, redirection, program="train.py"):
+        options = ("--report-json", "r.json")
+        line = shlex.join(playground.command(sys.executable, program, options=options)) + " " + redirection
+        return subprocess.run(["sh", "-c", line], cwd=playground.folder, capture_output=True, timeout=120)
+
+    @pytest.mark.parametrize("redirection", ["2>/dev/full", "2>&-", ">&- 2>&-", "<&- 2>&-"])
+    def test_standard_error_that_takes_nothing(self, playground, redirection):
+        done = self._run(playground, redirection)
+
+        assert (done.returncode, done.stdout) == (0, b"" if ">&- 2" in redirection else b"trained\n")
+        assert from_json((playground.folder / "r.json").read_bytes(), "r.json").run.steps == 40
+
+    def test_the_exit_code_is_the_command_s(self, playground):
+        (playground.folder / "seven.py").write_text("raise SystemExit(7)")
+
+        assert self._run(playground, "2>/dev/full", "seven.py").returncode == 7
+
+    def test_standard_error_whose_reader_has_gone(self, playground):
+        done = self._run(playground, "2>&1 >/dev/null | true")
+
+        assert done.returncode == 0
+        assert (playground.folder / "r.json").exists()
+
+    def test_output_that_was_asked_for_and_cannot_be_written(self, playground):
+        done = subprocess.run(
+            ["sh", "-c", f"{sys.executable} -m rankscope causes > /dev/full"],
+            cwd=playground.folder, capture_output=True, timeout=60,
+        )  # fmt: skip
+
+        assert done.returncode == 2
+        assert done.stderr.startswith(b"rankscope: standard output: cannot be written (No space left on device)")
+
+    def test_an_argument_that_is_no_text(self, playground):
+        done = playground.run(sys.executable, "train.py", b"\xff\xfe".decode("utf-8", "surrogateescape"))
+
+        assert done.returncode == 0
+        assert playground.report().run.command[-1] == "\\xff\\xfe"
+
+    def test_a_working_folder_that_is_gone(self, playground):
+        line = f"mkdir g; cd g; rmdir ../g; exec {sys.executable} -m rankscope run -- {sys.executable} -c 'print(5)'"
+        done = subprocess.run(
+            ["sh", "-c", line], cwd=playground.folder, capture_output=True, timeout=120,
+            env={**os.environ, "XDG_STATE_HOME": str(playground.folder / "state")},
+        )  # fmt: skip
+
+        assert (done.returncode, done.stdout) == (0, b"5\n"), done.stderr
+        assert len(list((playground.folder / "state" / "rankscope" / "runs").glob("*/report.json"))) == 1

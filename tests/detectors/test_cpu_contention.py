@@ -20,7 +20,7 @@ def test_names_the_rank_and_the_neighbour():
     ]  # fmt: skip
     shown = evidence_of(CpuContention().examine(run.facts))
     assert shown["rank 1 was ready to run and had no CPU"] == pytest.approx(0.33)
-    assert shown["CPUs used by stress-ng (process 77), not of this run"] == pytest.approx(1.2, abs=0.15)
+    assert shown["CPUs used by stress-ng (process 77), which is not observed"] == pytest.approx(1.2, abs=0.15)
 
 
 @pytest.mark.parametrize("name", ["two ranks", "more threads than cores", "a quota holds rank 1", "slow device"])

@@ -56,7 +56,7 @@ def test_steps_say_since_when(first, last, text):
     [
         (Cost(None, None, None), ""),
         (Cost(58.2, 0.312, 0.29), "58.2 ms (31 %) of every step; fixing it would make the run 1.4x faster"),
-        (Cost(None, 0.31, None), "31 % of every step"),
+        (Cost(None, 0.31, None), "31 % of the time"),
         (Cost(58.2, None, 0.001), "58.2 ms of every step; fixing it would gain less than 0.5 %"),
         (Cost(None, None, 0.03), "fixing it would make the run 3.1 % faster"),
         (Cost(None, None, 0.95), "fixing it would make the run 20x faster"),

@@ -55,6 +55,13 @@ def writes_lines(file: str, line: int) -> bool:
     )
 
 
+def calls(file: str, line: int, name: str) -> bool:
+    """Whether a line of the source calls something of this (last) name. False where the source cannot be read."""
+    tree = _tree(file)
+    found = (node for node in ast.walk(tree) if isinstance(node, ast.Call)) if tree is not None else ()
+    return any(_called(c) == name and c.lineno <= line <= (c.end_lineno or c.lineno) for c in found)
+
+
 def _called(call: ast.Call) -> str:
     """The last name of what is called."""
     return str(getattr(call.func, "attr", None) or getattr(call.func, "id", ""))

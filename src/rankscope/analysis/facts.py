@@ -212,6 +212,11 @@ class Facts:
         segments = self.timelines[position].segments
         return np.asarray((segments["start"] >= self.begin) & (segments["end"] <= self.end), bool)
 
+    def sampled_in_window(self, position: int) -> int:
+        """Stack samples of a rank's thread in the steps that are analysed."""
+        times = self.samples(position).time_ns
+        return int(((times >= self.begin) & (times <= self.end)).sum())
+
     def work(self, position: int, phase: str | None = None) -> Mask:
         """Segments of the window in which a rank works (does not wait for peers), of one phase or of all."""
         mask = self.in_window(position) & (self.timelines[position].segments["collective"] < 0)

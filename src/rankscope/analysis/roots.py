@@ -80,9 +80,17 @@ def _weight(finding: Finding) -> tuple[int, float]:
 def _explains(finding: Finding, other: Finding) -> bool:
     if other.cause not in EXPLAINS.get(finding.cause, ()) or ORDER[finding.severity] > ORDER[other.severity]:
         return False
-    if _cost(other) > 1.25 * _cost(finding):
-        return False  # a consequence costs no more than its cause; the margin is the noise of both estimates
+    if _cost(other) > _margin(finding, other) * _cost(finding):
+        return False  # a consequence costs no more than its cause
     return finding.all_ranks or other.all_ranks or bool(set(finding.ranks) & set(other.ranks))
+
+
+def _margin(finding: Finding, other: Finding) -> float:
+    """How much dearer a consequence may look: by the noise of both estimates.
+
+    What Python code takes by itself is not made by a lack of CPUs, only longer: there, no dearer at all.
+    """
+    return 1.0 if finding.cause == "cpu-contention" and other.cause == "slow-code" else 1.25
 
 
 def _cost(finding: Finding) -> float:

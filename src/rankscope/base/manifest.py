@@ -43,10 +43,16 @@ class Manifest:
 def new_manifest(id: str, name: str | None, command: Sequence[str], level: str, budget: float) -> Manifest:
     """The manifest of a run that begins now, here."""
     return Manifest(
-        id=id, name=name or id, command=tuple(command), started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        started_ns=now_ns(), cwd=working_folder(), host=os.uname().nodename, cpus=len(os.sched_getaffinity(0)),
+        id=id, name=readable(name or id), command=tuple(map(readable, command)),
+        started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), started_ns=now_ns(),
+        cwd=working_folder(), host=os.uname().nodename, cpus=len(os.sched_getaffinity(0)),
         level=level, budget=budget, version=__version__,
     )  # fmt: skip
+
+
+def readable(text: str) -> str:
+    """Text that can be written as UTF-8: bytes of an argument that are none are shown as `\\xff`."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def write_manifest(run: RunDir, manifest: Manifest) -> None:

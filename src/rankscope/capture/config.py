@@ -102,7 +102,9 @@ def _read_toml(path: Path) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
+        raise UserError(f"{path}: cannot be read ({error.strerror}); check the path and its permissions") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: byte {error.start}: is no text in UTF-8; give a rankscope.toml") from error
     if sys.version_info >= (3, 11):
         import tomllib
     else:
@@ -110,4 +112,4 @@ def _read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{path}: {error}") from error
+        raise UserError(f"{path}: is no TOML: {error}; see examples/rankscope.toml") from error

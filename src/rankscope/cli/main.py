@@ -14,6 +14,7 @@ from rankscope.base.errors import UserError
 from rankscope.base.plugins import load_all
 from rankscope.cli import commands
 from rankscope.cli.command import Command
+from rankscope.cli.streams import prepare
 
 
 class _Parser(argparse.ArgumentParser):
@@ -53,9 +54,12 @@ def make_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code. No traceback reaches the user."""
+    prepare()
     try:
         args = make_parser().parse_args(arguments)
-        return int(args.run_command(args))
+        code = int(args.run_command(args))
+        sys.stdout.flush()
+        return code
     except UserError as error:
         print(f"rankscope: {error}", file=sys.stderr)
         return 2
@@ -63,9 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("rankscope: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        # Whoever read our output has gone (`rankscope show | head`): nothing is wrong.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return 0  # whoever read our output has gone (`rankscope show | head`): nothing is wrong
     except Exception as error:  # the last wall: one line, and the way to the traceback
         if os.environ.get("RANKSCOPE_DEBUG"):
             raise

@@ -44,7 +44,11 @@ def whole_number(lowest: int, highest: int | None = None) -> Callable[[str], int
 
 def runs_dir(args: argparse.Namespace) -> Path:
     """Where this command looks for runs or puts them."""
-    return (args.runs_dir or default_runs_dir()).absolute()
+    folder: Path = args.runs_dir or default_runs_dir()
+    try:
+        return folder.absolute()
+    except FileNotFoundError:
+        return folder  # the working folder has been deleted: nothing can be there
 
 
 def check_targets(args: argparse.Namespace) -> None:

@@ -73,6 +73,10 @@ def open_when_free(run: RunDir) -> SqlStore:
     deadline = time.monotonic() + WAIT_FOR_STORE_S
     while holder(run.store) is not None and time.monotonic() < deadline:
         time.sleep(0.1)
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        os.chdir(run.root)  # the engine asks for a working folder, and ours has been deleted
     store = open_store(run.store)
     try:
         store.migrate()

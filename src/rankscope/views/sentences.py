@@ -48,7 +48,7 @@ def cost_text(cost: Cost) -> str:
     if cost.ms_per_step is not None and cost.share is not None:
         parts.append(f"{time_text(cost.ms_per_step)} ({share_text(cost.share)}) of every step")
     elif cost.share is not None:
-        parts.append(f"{share_text(cost.share)} of every step")
+        parts.append(f"{share_text(cost.share)} of the time")
     elif cost.ms_per_step is not None:
         parts.append(f"{time_text(cost.ms_per_step)} of every step")
     gain = gain_text(cost.recoverable_share)
@@ -104,12 +104,12 @@ def exits_text(exits: Iterable[Exit]) -> str:
 def headline(report: Report) -> str:
     """What stands beside the verdict: the first finding, or why there is none."""
     first = first_problem(report)
+    if report.verdict == "failed" and (first is None or first.kind == "performance"):
+        return f"the run failed; {exits_text(report.run.exits) or 'no cause is shown'}"
     if first is not None:
         return first.title
     if report.verdict == "not-examined":
         return "the records at hand allow no verdict; this does not mean that the run is healthy"
-    if report.verdict == "failed":
-        return f"the run failed; {exits_text(report.run.exits) or 'no cause is shown'}"
     if report.verdict == "degraded":
         return "the run is degraded and no finding says why"
     steps = f" in {counted(report.step.steps, 'step')}" if report.step.steps else ""

@@ -115,7 +115,7 @@ def _verdict(report: Report, shown: set[int], width: int) -> Iterator[Text]:
     if report.verdict == "healthy":
         for line in wrap(healthy_text(report), width - start):
             yield Text(" " * start + line)
-    elif root is not None:
+    elif root is not None and headline(report) == root.title:
         yield from _about(root, report, width, indent=2)
         shown.add(id(root))
         yield from _followers(root, report, shown, width, indent=2)
@@ -230,8 +230,8 @@ def _budget(report: Report, width: int) -> Iterator[Text]:
     note = "waiting is charged to the rank and phase that was waited for"
     for line in wrap(note if not takes or report.verdict == "healthy" else f"{takes}; {note}", width):
         yield Text(line, style="dim")
-    # Below 5 % there is nothing that evening out would gain.
-    if (report.whatif.slowdown or 0) >= 1.05:
+    # Below 5 % there is nothing that evening out would gain; beside a finding, a second gain would only confuse.
+    if (report.whatif.slowdown or 0) >= 1.05 and first_problem(report) is None:
         yield from (Text(line, style="dim") for line in wrap(_whatif(report), width))
 
 
@@ -313,7 +313,7 @@ def _unused_files(report: Report, width: int) -> Iterator[Text]:
             label_width=path_width + 2,
             width=width,
         )
-    yield from _more(len(unused) - MAX_LISTED, "files", width)
+    yield from _more(len(unused) - MAX_LISTED, "file", width)
 
 
 def _not_examined(report: Report, width: int) -> Iterator[Text]:
@@ -328,12 +328,14 @@ def _not_examined(report: Report, width: int) -> Iterator[Text]:
     name_width = min(32, max(cell_len(clean(name)) for name, _ in rows) + 2)
     for name, text in rows[:MAX_LISTED]:
         yield from field(name, text, indent=2, label_width=name_width, width=width)
-    yield from _more(len(rows) - MAX_LISTED, "checks", width)
+    listed = sum(count if name.startswith(f"{count} ") else 1 for name, _ in rows[:MAX_LISTED])
+    yield from _more(len(report.not_examined) - listed, "check", width)
 
 
 def _more(count: int, noun: str, width: int) -> Iterator[Text]:
     if count > 0:
-        yield Text(f"  and {count} more {noun}, listed in the JSON and HTML report"[:width], style="dim")
+        more = f"  and {count} more {noun}{'s' * (count > 1)}, listed in the JSON and HTML report"
+        yield Text(more[:width], style="dim")
 
 
 def _footer(report: Report, width: int) -> Iterator[Text]:

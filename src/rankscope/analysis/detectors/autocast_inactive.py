@@ -65,7 +65,7 @@ class AutocastInactive(Detector):
             component=kind,
             location=wording.location(place),
             first_step=int(full["step"].min()),
-            last_step=int(full["step"].max()),
+            last_step=None,  # looked at on a few steps only
             cost=Cost(None, None, None),
             evidence=(
                 Evidence(

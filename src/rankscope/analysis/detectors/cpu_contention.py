@@ -79,7 +79,7 @@ class CpuContention(Detector):
                     for p in range(facts.size)
                 ),
                 *(
-                    Evidence(f"CPUs used by {s.name} (process {s.pid}), not of this run", s.cpus, "count")
+                    Evidence(f"CPUs used by {s.name} (process {s.pid}), which is not observed", s.cpus, "count")
                     for s in others[:2]
                 ),
             ),

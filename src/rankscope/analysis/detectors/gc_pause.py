@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from rankscope.analysis import timeline, wording
+from rankscope.analysis.dataflow import calls
 from rankscope.analysis.detector import MATERIAL, Detector, worst_ranks
 from rankscope.analysis.facts import Facts, Mask
 from rankscope.analysis.hot_code import hot_place, samples_in
@@ -60,6 +61,7 @@ class GcPause(Detector):
         generation = int(np.bincount(column(long, GcPauseRecord, "generation")).argmax())
         hot = hot_place(facts, positions[0], samples_in(facts, positions[0], masks[positions[0]]), skip_loop=False)
         place = hot.place if hot is not None else None
+        asked = place if place is not None and calls(place.file, place.line, "collect") else None
         who = wording.ranks(facts, positions)
         usual = float(np.median(long["duration_ns"]))
         stopped = _stopped_ns(facts, masks, positions)
@@ -84,6 +86,7 @@ class GcPause(Detector):
                 Evidence("time in collections", stopped / facts.span_ns, "share"),
             ),
             next=(
+                *([f"remove the call of gc.collect() in {asked.short}"] if asked is not None else []),
                 "call gc.freeze() once after start-up, so that what lives for ever is not walked again",
                 "gc.disable(), and gc.collect() every few hundred steps on all ranks at once",
                 "keep fewer small Python objects alive",

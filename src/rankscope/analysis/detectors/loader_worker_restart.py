@@ -47,6 +47,9 @@ class LoaderWorkerRestart(Detector):
         first = facts.rows(LoaderStart, wait.positions[0])
         site = column(first, LoaderStart, "site")
         place = facts.place(wait.positions[0], int(site[-1])) if len(site) else None
+        loaders = column(first, LoaderStart, "loader")
+        anew = len(np.unique(loaders)) > len(loaders) / 2  # another loader each epoch: its workers cannot persist
+        advice = ("set persistent_workers=True on the DataLoader", "create the loader once, outside the epoch loop")
         what = "loader workers start" if wait.workers else "the dataset is built"
         per_restart = wait.ns / max(1, wait.iterators)
         evidence = [
@@ -81,5 +84,5 @@ class LoaderWorkerRestart(Detector):
             last_step=int(facts.steps[-1]),
             cost=wording.cost(facts, wait.ns, wait.gain),
             evidence=tuple(evidence),
-            next=("set persistent_workers=True on the DataLoader", "create the loader once, outside the epoch loop"),
+            next=advice if wait.workers and not anew else advice[::-1],
         )

@@ -16,6 +16,9 @@ from rankscope.records.host import StackSample
 
 FEWEST_SAMPLES = 5
 """Stack samples that must have met a function: the share of fewer is not known within a factor of two."""
+FEWEST_TO_CLEAR = 20
+"""Samples of a rank below which a function that takes a quarter of the time may well be met less than FEWEST_SAMPLES
+times (one run in two)."""
 SCATTER = 0.2
 """Share by which times scatter that come from 25 samples (1/sqrt(25)); most functions that matter have more."""
 LOW_END = 0.7
@@ -56,10 +59,11 @@ class SlowCode(Detector):
             for code, entry in of_rank.items():
                 codes[code] = max(codes.get(code, 0.0), entry.ns)
         worst = sorted(codes, key=lambda c: -codes[c])[:4]
-        for code in worst:
-            found = self._judge(facts, code, [f.get(code) for f in functions])
-            if found is not None:
-                yield found
+        found = [self._judge(facts, code, [f.get(code) for f in functions]) for code in worst]
+        yield from (finding for finding in found if finding is not None)
+        fewest = min(int(facts.sampled_in_window(p)) for p in range(facts.size))
+        if not any(found) and fewest < FEWEST_TO_CLEAR:
+            raise CannotExamine(f"only {fewest} stack samples were taken in the steps that are analysed")
 
     def _judge(self, facts: Facts, code: Code, entries: list[FunctionTime | None]) -> Finding | None:
         ns = np.array([e.ns if e else 0.0 for e in entries])

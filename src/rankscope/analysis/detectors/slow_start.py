@@ -79,7 +79,7 @@ class SlowStart(Detector):
             location=wording.location(place),
             first_step=0,
             last_step=0,
-            cost=Cost(ns / 1e6 / facts.all_steps, share, share),
+            cost=Cost(None, share, share),
             evidence=(
                 Evidence(
                     "from the start of the process to the end of its first step",
@@ -105,7 +105,7 @@ class SlowStart(Detector):
                 "initialise each parameter once: at the leaves, not again in every parent"
                 if by_repetition
                 else "do this once and cache its result, or do it while the ranks already train",
-                "build the model on the meta device when a checkpoint is loaded anyway",
+                *(["build the model on the meta device when a checkpoint is loaded anyway"] if by_repetition else []),
             ),
         )
 

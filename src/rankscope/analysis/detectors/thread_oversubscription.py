@@ -65,7 +65,8 @@ class ThreadOversubscription(Detector):
             location=None,
             first_step=int(facts.steps[0]),
             last_step=int(facts.steps[-1]),
-            cost=wording.cost(facts, share * facts.span_ns, share),
+            # What fewer threads gain is not known: what they waste (spinning, switching) looks like work.
+            cost=wording.cost(facts, share * facts.span_ns, None),
             evidence=(
                 Evidence("compute threads of all ranks", float(threads), "count"),
                 Evidence("CPUs that the run may use", float(facts.cpus), "count"),

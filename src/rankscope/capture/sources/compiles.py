@@ -15,8 +15,9 @@ from rankscope.records.host import Compile
 if TYPE_CHECKING:
     from rankscope.capture.agent import Agent
 
-SLACK_NS = 1_000_000
-"""Dynamo reads the time at which a compilation begins a moment before it calls back, in µs and on another clock."""
+SLACK_NS = 50_000_000
+"""Dynamo reads the time at which a compilation begins before it calls back: it first asks all guards that it has, which
+takes 0.4 ms with one compilation before and 1.2 ms with 60. Asked only of versions that do not say the end."""
 
 
 class Compiles(Source):
@@ -87,8 +88,8 @@ class Compiles(Source):
         metrics = self._new_metrics()
         epoch_ns = time_ns() - monotonic_ns()
         for begin, end, step in spans:
-            inside = [m for m in metrics if begin - SLACK_NS <= _start_ns(m) - epoch_ns <= end]
-            metric = min(inside, key=_start_ns, default=None)  # a compilation inside another began later
+            at_once = [m for m in metrics if _ran_within(m, begin + epoch_ns, end + epoch_ns)]
+            metric = min(at_once, key=_start_ns, default=None)  # a compilation inside another began later
             name, reason, ordinal, limit = _what(metric)
             reason_id = agent.name(reason) if reason else 0
             agent.put(begin, end - begin, Compile.code, agent.name(name), step, reason_id, ordinal, limit)
@@ -112,6 +113,13 @@ def _start_ns(metric: Any) -> int:
     """When a compilation began, in ns since the epoch; 0 where dynamo does not say."""
     us = getattr(metric, "start_time_us", None)
     return int(us) * 1000 if us else int((getattr(metric, "start_time", None) or 0) * 1e9)
+
+
+def _ran_within(metric: Any, begin_ns: int, end_ns: int) -> bool:
+    """Whether a compilation and a time, in ns since the epoch, have a moment in common."""
+    end_us = getattr(metric, "end_time_us", None)
+    ended = int(end_us) * 1000 if end_us else _start_ns(metric) + SLACK_NS
+    return _start_ns(metric) <= end_ns and ended >= begin_ns
 
 
 def _what(metric: Any) -> tuple[str, str, int, int]:
