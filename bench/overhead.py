@@ -124,7 +124,7 @@ def whole_run(one: Measured, tool: str, arguments: list[str], work: Path, tracem
         assert traceml is not None
         command = [
             str(traceml / "bin" / "traceml"), "run", "--mode", "summary", "--nproc-per-node", "2",
-            "--run-name", f"bench-{time.monotonic_ns()}", "--logs-dir", str(work / "traceml-logs"),
+            "--logs-dir", str(work / "traceml-logs"),
             str(HERE / "train.py"), "--args", *arguments, "--out", str(out), "--traceml",
         ]  # fmt: skip
     output(command)
