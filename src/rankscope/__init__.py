@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from rankscope.base.version import VERSION
+
+__version__ = VERSION
 
 __all__ = ["__version__", "log", "phase", "start", "step", "stop", "watch"]
 

@@ -85,3 +85,10 @@ def test_the_user_s_switch_interval_stays_where_threads_compete_and_comes_back(o
 
     (said,) = run.said
     assert (said["together"], said["after"]) == (0.005, 0.001)
+
+
+def test_the_switch_interval_comes_back_with_the_last_sample(observed, tmp_path):
+    run = observed.observe(tmp_path, str(observed.PROGRAMS / "turned_down.py"))
+
+    assert run.code == 0, run.errors
+    assert [(s["eager"], s["after"]) for s in run.said] == [(0.00025, 0.005)]

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-from rankscope import __version__
 from rankscope.base.clock import now_ns
 from rankscope.base.errors import UserError
 from rankscope.base.rundir import RunDir, working_folder
+from rankscope.base.version import VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def new_manifest(id: str, name: str | None, command: Sequence[str], level: str, 
         id=id, name=readable(name or id), command=tuple(map(readable, command)),
         started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), started_ns=now_ns(),
         cwd=working_folder(), host=os.uname().nodename, cpus=len(os.sched_getaffinity(0)),
-        level=level, budget=budget, version=__version__,
+        level=level, budget=budget, version=VERSION,
     )  # fmt: skip
 
 

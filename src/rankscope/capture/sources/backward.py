@@ -64,16 +64,8 @@ def _timed(original: Any, agent: Agent, phase: int, is_compiling: Any) -> Any:
             agent.phase = before
             try:
                 agent.micro_batches += 1
-                agent.put(
-                    t1,
-                    t2 - t1,
-                    BackwardRecord.code,
-                    site,
-                    agent.step,
-                    agent.backward_last_enter,
-                    0,
-                    agent.backward_collectives,
-                )
+                last, count = agent.backward_last_enter, agent.backward_collectives
+                agent.put(t1, t2 - t1, BackwardRecord.code, site, agent.step, last, 0, count)
                 if timing:
                     agent.own_ns += t1 - t0 + monotonic_ns() - t2 + agent.wrapper_ns
             except Exception as error:  # noqa: BLE001

@@ -295,16 +295,8 @@ class Collectives(Source):
                 try:
                     buffer = bucket.buffer()
                     put = agent.put if agent.thread == get_ident() else agent.thread_put()
-                    put(
-                        t1,
-                        t2 - t1,
-                        CommunicationCode.code,
-                        name,
-                        agent.step,
-                        0,
-                        buffer.numel() * buffer.element_size(),
-                        0,
-                    )
+                    size = buffer.numel() * buffer.element_size()
+                    put(t1, t2 - t1, CommunicationCode.code, name, agent.step, 0, size, 0)
                 except Exception as error:  # noqa: BLE001
                     swallow("recording a communication hook", error)
 

@@ -34,16 +34,8 @@ class GcPauses(Source):
                 return
             end = monotonic_ns()
             if began and end - began >= SHORTEST_NS and agent.ring is not None and agent.thread == get_ident():
-                agent.put(
-                    began,
-                    end - began,
-                    GcPause.code,
-                    0,
-                    agent.step,
-                    info.get("generation", 0),
-                    info.get("collected", 0),
-                    0,
-                )
+                generation, collected = info.get("generation", 0), info.get("collected", 0)
+                agent.put(began, end - began, GcPause.code, 0, agent.step, generation, collected, 0)
             began = 0
 
         self._callback = callback

@@ -115,8 +115,7 @@ class Stacks(Source):
         while agent.sample_hz > 0:
             interval = 1 / agent.sample_hz
             if alarm.acquire(True, interval) or agent.ended or agent.ring is None:
-                run_delay.close()
-                return
+                break
             with guard("sampling a stack"):
                 now = monotonic_ns()
                 target = agent.thread
@@ -132,6 +131,8 @@ class Stacks(Source):
                 frames.pop(me, None)
                 self._adapt(frames)
             planned = monotonic_ns()
+        self._be_patient()
+        run_delay.close()
 
     @property
     def _eager(self) -> bool:
