@@ -41,25 +41,24 @@ def feeds_forward(file: str, line: int, lines: frozenset[int] = frozenset()) -> 
     return False
 
 
-@lru_cache(maxsize=4096)
 def writes_lines(file: str, line: int) -> bool:
     """Whether a line of the source writes to an open file, or flushes one. False where the source cannot be read."""
-    tree = _tree(file)
-    if tree is None:
-        return False
-    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
     return any(
-        call.lineno <= line <= (call.end_lineno or call.lineno)
-        and (_called(call) in WRITES or (_called(call) == "print" and any(k.arg == "file" for k in call.keywords)))
-        for call in calls
+        _called(call) in WRITES or (_called(call) == "print" and any(k.arg == "file" for k in call.keywords))
+        for call in _calls_on(file, line)
     )
 
 
 def calls(file: str, line: int, name: str) -> bool:
     """Whether a line of the source calls something of this (last) name. False where the source cannot be read."""
+    return any(_called(call) == name for call in _calls_on(file, line))
+
+
+@lru_cache(maxsize=4096)
+def _calls_on(file: str, line: int) -> tuple[ast.Call, ...]:
     tree = _tree(file)
     found = (node for node in ast.walk(tree) if isinstance(node, ast.Call)) if tree is not None else ()
-    return any(_called(c) == name and c.lineno <= line <= (c.end_lineno or c.lineno) for c in found)
+    return tuple(call for call in found if call.lineno <= line <= (call.end_lineno or call.lineno))
 
 
 def _called(call: ast.Call) -> str:
