@@ -119,6 +119,10 @@ class Facts:
         steps = self._steps_and_ends[0]
         return int(steps[-1]) + 1 if len(steps) else 0
 
+    def step_count(self, position: int) -> int:
+        """Steps that a rank finished."""
+        return len(self._step_rows(self.ranks[position]))
+
     @cached_property
     def warm_up(self) -> int:
         """Steps at the start that are not analysed."""

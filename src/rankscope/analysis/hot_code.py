@@ -87,6 +87,14 @@ def hot_place_of_workers(facts: Facts, position: int) -> HotPlace | None:
     return tally.hottest()
 
 
+def last_place(facts: Facts, position: int) -> Place | None:
+    """The innermost line of the user's in the last stack sample of a rank; None without any."""
+    samples = facts.samples(position)
+    user = next((stack.user for stack in reversed(samples.stack) if stack.user), ())
+    return user[-1] if user else None
+
+
+
 class _Tally:
     """Samples by the place in user code that they were taken in."""
 

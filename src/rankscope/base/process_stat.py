@@ -10,6 +10,8 @@ class ProcessStat(NamedTuple):
     """The kernel's letter (`R`, `S`, `D`, `T`, `Z`, ...); `X`: there is no such process, or it cannot be seen."""
     start_ticks: int
     """Clock ticks from the machine's boot to the process's start; 0 where it is not known."""
+    exit_status: int = 0
+    """As `wait` would give it, of a zombie; 0 else."""
 
 
 def process_stat(pid: int) -> ProcessStat:
@@ -17,6 +19,6 @@ def process_stat(pid: int) -> ProcessStat:
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rsplit(b")", 1)[1].split()  # the name before it may hold anything
-        return ProcessStat(fields[0].decode(), int(fields[19]))
+        return ProcessStat(fields[0].decode(), int(fields[19]), int(fields[49]))
     except (OSError, ValueError, IndexError):
         return ProcessStat("X", 0)

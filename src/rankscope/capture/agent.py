@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import CodeType, FrameType
+from types import CodeType, FrameType, TracebackType
 from typing import Any
 
 from rankscope.base import guard
@@ -136,6 +136,15 @@ class Agent:
             known = self._sites[key] = self.name(callsite.describe(code, frame.f_lineno or 0))
             self._codes[id(code)] = code
         return known
+
+    def raising_site(self, trace: TracebackType | None) -> int:
+        """Name id of the innermost line of the user's in a traceback; 0 where there is none."""
+        found = None
+        while trace is not None:
+            if not callsite.is_library(trace.tb_frame.f_code):
+                found = trace
+            trace = trace.tb_next
+        return self.name(callsite.describe(found.tb_frame.f_code, found.tb_lineno)) if found is not None else 0
 
     # -- ring --------------------------------------------------------------------------------------------------
 
@@ -274,13 +283,16 @@ class Agent:
 
         def excepthook(kind: type[BaseException], error: BaseException, trace: object) -> None:
             with guard.guard("noting the last exception"):
-                self.last_exception = self.name(f"{kind.__name__}: {error}"[:500])
+                self.raised = (
+                    self.name(f"{kind.__name__}: {error}"[:500]), self.raising_site(error.__traceback__), now_ns()
+                )  # fmt: skip
             previous(kind, error, trace)  # type: ignore[arg-type]
 
         sys.excepthook = excepthook
         self._excepthooks = (excepthook, previous)
 
-    last_exception = 0
+    raised = (0, 0, 0)
+    """Of the exception that ended the program: name ids of its text and place, and when."""
 
     def _goodbye(self) -> None:
         if self.ring is None or self.ended or os.getpid() != self._pid:
@@ -289,7 +301,8 @@ class Agent:
             if guard.Errors.last:
                 self.name(f"swallowed: {guard.Errors.last}")
             put = self.thread_put()
-            put(now_ns(), 0, Goodbye.code, 0, self.step, self.last_exception, guard.Errors.count, 0)
+            text, place, raised_ns = self.raised
+            put(now_ns(), 0, Goodbye.code, place, self.step, text, guard.Errors.count, raised_ns)
             self.ring.goodbye()
             for call in self.at_end:
                 call()
@@ -319,7 +332,7 @@ class Agent:
         self.last_step_end = self.micro_batches = 0
         self.own_ns = 0
         self.started_ns = now_ns()
-        self.last_exception = 0
+        self.raised = (0, 0, 0)
         self.governor = Governor(self)
         for call in self.in_child:
             with guard.guard("starting anew after fork"):

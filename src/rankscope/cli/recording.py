@@ -69,6 +69,11 @@ class Recording:
         return self._recorder.alive
 
     @property
+    def handles(self) -> list[int]:
+        """Files that become readable when an observed process ends."""
+        return self._recorder.handles
+
+    @property
     def seen(self) -> int:
         """Observed processes so far."""
         return self._recorder.seen

@@ -7,6 +7,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,10 +17,11 @@ from numpy.typing import NDArray
 from rankscope.base.clock import now_ns
 from rankscope.base.guard import guard
 from rankscope.recorder import counters
+from rankscope.recorder.fault_files import read_fault
 from rankscope.recorder.own_records import OwnRecords
 from rankscope.recorder.ring_reader import NotARing, RingReader
 from rankscope.recorder.sockets import Sockets
-from rankscope.records.host import Counter, Lost, ProcessEnd
+from rankscope.records.host import Counter, Fault, Lost, ProcessEnd
 from rankscope.records.payload import PROCESS, Payload
 from rankscope.records.process import Process, decode_process
 from rankscope.records.rows import ROW_DTYPE
@@ -58,6 +60,8 @@ class _Watched:
     payloads_dropped: int = 0
     fresh: int = 0
     """Rows read since the last flush."""
+    handle: int = -1
+    """pidfd: becomes readable when the process ends."""
 
 
 class Recorder:
@@ -115,6 +119,11 @@ class Recorder:
         return sum(not w.ended for w in self._rings.values())
 
     @property
+    def handles(self) -> list[int]:
+        """Files that become readable when a process ends; how it ended can be asked until it is waited for."""
+        return [w.handle for w in self._rings.values() if w.handle >= 0]
+
+    @property
     def seen(self) -> int:
         return len(self._rings)
 
@@ -139,7 +148,9 @@ class Recorder:
         try:
             pid = int(path.name.split("-", 1)[0])
             resume = {lane: commit for (process, lane), commit in self._resume.items() if process == pid}
-            self._rings[path] = _Watched(RingReader(path, resume))
+            watched = self._rings[path] = _Watched(RingReader(path, resume))
+            with suppress(AttributeError, OSError):  # Linux before 5.3, or the process has ended already
+                watched.handle = os.pidfd_open(pid)
         except (NotARing, ValueError, OSError) as error:
             with guard("asking for a file's age"):
                 if path not in self._no_rings and time.time_ns() - path.stat().st_mtime_ns > SETTLED_NS:
@@ -167,7 +178,14 @@ class Recorder:
             self._take(reader)
         self._note_lost("torn by the end of the process", torn, reader.pid)
         self._note_dropped(watched)
-        self._own.add(ProcessEnd.code, "", self._clock(), reader.pid, int(reader.said_goodbye))
+        if watched.handle >= 0:
+            os.close(watched.handle)
+            watched.handle = -1
+        for depth, place in enumerate(read_fault(reader.path)):
+            self._own.add(Fault.code, place, self._clock(), reader.pid, depth)
+        status = reader.exit_status
+        how = 0 if status is None else status & 0xFFFF | 1 << 16
+        self._own.add(ProcessEnd.code, "", self._clock(), reader.pid, int(reader.said_goodbye), how)
 
     def _note_lost(self, why: str, count: int, pid: int) -> None:
         if count:

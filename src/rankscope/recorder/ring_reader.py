@@ -54,6 +54,8 @@ class RingReader:
                 raise NotARing(f"{path}: lane {number} lies outside the file")
             array = np.frombuffer(self._map, SLOT_DTYPE, slots, offset)
             self._lanes.append(_Lane(lane, array, (resume or {}).get(lane, 0)))
+        self.exit_status: int | None = None
+        """How the process ended, as `wait` would give it; None: it lives, or was waited for before that was asked."""
         self._payload_read = 0
 
     def read(self) -> tuple[list[tuple[int, NDArray[np.void]]], int]:
@@ -147,8 +149,11 @@ class RingReader:
 
     def alive(self) -> bool:
         """Whether the writing process still exists (a zombie does not count, a reused pid neither)."""
-        state, ticks = process_stat(self.pid)
-        return state not in "ZX" and (not self.start_ticks or ticks == self.start_ticks)
+        state, ticks, status = process_stat(self.pid)
+        ours = not self.start_ticks or ticks == self.start_ticks
+        if state == "Z" and ours:
+            self.exit_status = status
+        return state not in "ZX" and ours
 
     def close(self) -> None:
         """Let go of the mapping."""

@@ -74,6 +74,8 @@ class ProcessEnd(Record):
     kind: ClassVar[str] = "process_end"
     of: int = field("a", "", "pid that ended")
     clean: int = field("b", "", "1: it said goodbye (atexit ran)", bits=1)
+    status: int = field("c", "", "how it ended, as `wait` gives it", bits=16)
+    known: int = field("c", "", "1: `status` is known; 0: it was waited for before it could be asked", shift=16, bits=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +84,10 @@ class Goodbye(Record):
 
     code: ClassVar[int] = 45
     kind: ClassVar[str] = "goodbye"
+    place: str = field("name", "", "`file:line:function` of the user's that raised it", is_name=True, bits=16)
     exception: int = field("a", "", "name id of the exception that ends it; 0: none", bits=16)
     swallowed: int = field("b", "count", "errors of rankscope that were swallowed in this process")
+    raised_ns: int = field("c", "ns", "when that exception had come to the end of the program; 0: none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,3 +109,35 @@ class DeviceWait(Record):
     kind: ClassVar[str] = "device_wait"
     name: str = field("name", "", "what was called", is_name=True, bits=16)
     site: int = field("a", "", "name id of the call-site", bits=16)
+
+
+@dataclass(frozen=True, slots=True)
+class LastCall(Record):
+    """A call that ends the process at once: `os._exit`, `os.abort`."""
+
+    code: ClassVar[int] = 48
+    kind: ClassVar[str] = "last_call"
+    name: str = field("name", "", "what was called", is_name=True, bits=16)
+    site: int = field("a", "", "name id of the call-site", bits=16)
+    status: int = field("b", "", "the exit code that it asked for")
+
+
+@dataclass(frozen=True, slots=True)
+class CaughtException(Record):
+    """An exception that the program caught and formatted: logged or printed."""
+
+    code: ClassVar[int] = 49
+    kind: ClassVar[str] = "caught_exception"
+    name: str = field("name", "", "`Type: message`", is_name=True, bits=16)
+    site: int = field("a", "", "name id of the innermost line of the user's that raised it", bits=16)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault(Record):
+    """What Python's fault handler wrote of a process that a signal ended: one frame of its stack."""
+
+    code: ClassVar[int] = 50
+    kind: ClassVar[str] = "fault"
+    name: str = field("name", "", "`file:line:function`; names of the recorder's own process", is_name=True, bits=16)
+    of: int = field("a", "", "pid of the process")
+    depth: int = field("b", "count", "0: the innermost frame")

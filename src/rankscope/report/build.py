@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import signal
 
 import numpy as np
 
 from rankscope.analysis.clock_check import check_clock
+from rankscope.analysis.ends import ends, signal_name
 from rankscope.analysis.engine import Examination, examine
 from rankscope.analysis.facts import Facts
 from rankscope.analysis.overhead import measure_overhead
@@ -91,28 +91,25 @@ def _fingerprint(facts: Facts, manifest: Manifest) -> str:
 
 
 def _exits(facts: Facts, manifest: Manifest) -> tuple[Exit, ...]:
-    """How each rank ended, as far as it said so itself; of a single process, what the command's exit code says."""
+    """How each rank ended: as the recorder saw it; else as far as it said so itself, or, of a single process, what the
+    command's exit code says."""
     code = manifest.exit_code
     if facts.world_size <= 1 and code is not None:
-        name = _signal_name(-code) if code < 0 else None
+        name = signal_name(-code) if code < 0 else None
         return tuple(Exit(rank.rank, code if code >= 0 else None, name) for rank in facts.ranks)
-    rows = facts.tables.of(Goodbye)
+    by_position = {end.position: end for end in ends(facts)}
     exits = []
-    for rank in facts.ranks:
-        mine = rows[rows["process"] == rank.pid]
-        raised = len(mine) and int(column(mine, Goodbye, "exception")[-1])
-        # Who said goodbye may still have left with a code of its own, when the command as a whole did not end with 0.
-        known = 1 if raised else 0 if len(mine) and code == 0 else None
-        exits.append(Exit(rank.rank, known))
+    for position, rank in enumerate(facts.ranks):
+        end = by_position.get(position)
+        if end is None:
+            exits.append(Exit(rank.rank, None))
+        elif end.signal is not None:
+            exits.append(Exit(rank.rank, None, signal_name(end.signal)))
+        else:
+            # Who said goodbye may still have left with a code of its own, when the command did not end with 0.
+            said = 1 if end.exception else 0 if end.code is None and end.clean and code == 0 else None
+            exits.append(Exit(rank.rank, said if end.code is None else end.code))
     return tuple(exits)
-
-
-def _signal_name(number: int) -> str:
-    """`SIGKILL`; of a real-time signal, which has no name of its own, its number."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def _step(facts: Facts) -> Step:

@@ -60,8 +60,8 @@ def _until_told(recording: Recording) -> bool:
     finishing_since = 0
     while True:
         now = recording.tick()
-        ready, _, _ = select.select([sys.stdin], [], [], TICK_S)
-        if ready and not finishing_since:
+        ready, _, _ = select.select([sys.stdin, *recording.handles], [], [], TICK_S)
+        if sys.stdin in ready and not finishing_since:
             if not sys.stdin.readline():
                 return False
             finishing_since = now
@@ -78,4 +78,4 @@ def _until_all_have_ended(recording: Recording) -> None:
             idle_since = now
         if now - idle_since > (ORPHAN_IDLE_NS if recording.seen else NOTHING_SEEN_NS):
             return
-        select.select([], [], [], TICK_S)
+        select.select(recording.handles, [], [], TICK_S)

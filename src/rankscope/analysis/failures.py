@@ -1,0 +1,52 @@
+"""The first thing that went wrong in a run that failed: what all detectors of failures share."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from rankscope.analysis.ends import End, ends
+from rankscope.analysis.facts import Facts
+
+SAME_TIME_NS = 300_000_000
+"""Ranks that fail within this time of each other fail together: the first one's end needs so long to reach a peer that
+waits for it in a collective, and a peer's own fault does not care."""
+RENDEZVOUS = re.compile(
+    r"EADDRINUSE|address already in use|failed to (listen|bind)|rendezvous|DistStoreError|waiting for clients|"
+    r"could not connect to|no route to host|name or service not known|environment variable \w+ expected",
+    re.IGNORECASE,
+)
+"""In the text of an error: the processes never formed a group."""
+UNUSED = re.compile(r"expected to have finished reduction|expected to mark a variable ready only once", re.IGNORECASE)
+"""DDP's reducer, of parameters without a gradient."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The ends of a failed run that are faults of their own, the first one first, and those that follow from them."""
+
+    roots: tuple[End, ...]
+    followers: tuple[End, ...]
+
+
+def failure(facts: Facts) -> Failure | None:
+    """What ended the run; None where no rank failed."""
+    return facts.once(_failure)
+
+
+def _failure(facts: Facts) -> Failure | None:
+    failed = [end for end in ends(facts) if end.failed]
+    own = [end for end in failed if not end.follows]
+    if not own:
+        return None
+    first = own[0]
+    roots = [end for end in own if _together(end, first)]
+    return Failure(tuple(roots), tuple(end for end in failed if end not in roots))
+
+
+def _together(end: End, first: End) -> bool:
+    """Whether an end is the same fault as the first one, on another rank at the same time."""
+    if end is first:
+        return True
+    same = end.place == first.place and end.exception.partition(":")[0] == first.exception.partition(":")[0]
+    return bool(first.exception) and same and end.time_ns - first.time_ns < SAME_TIME_NS

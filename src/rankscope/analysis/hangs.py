@@ -1,0 +1,313 @@
+"""Why a run came to a stop: the assessment that all detectors of failures share.
+
+From the surest to the vaguest: what a rank itself did (an exception, a death), what ranks called that did not fit
+together, who left its peers alone, who does something else while its peers wait.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from rankscope.analysis.ends import End, ends
+from rankscope.analysis.facts import Facts
+from rankscope.analysis.failures import RENDEZVOUS, UNUSED, failure
+from rankscope.analysis.source_order import left_loop_by_choice, same_loop
+from rankscope.analysis.stacks import Place
+from rankscope.analysis.standing import Standing, end_of, process_standing, stalled, standing
+from rankscope.analysis.tables import column
+from rankscope.analysis.wavefront import Call, Front, call_before, fronts, habit, last_front
+from rankscope.records.host import CaughtException
+from rankscope.records.loading import BatchWait
+
+SIZES = re.compile(r"preamble|size mismatch|nbytes|mismatch|invalid (tensor )?size|shapes? (do|does) not match", re.IGNORECASE)
+"""In the text of an error of a communication library: the messages did not fit together."""
+ABORT = 6
+"""The signal by which a C++ library ends a process that it can do nothing more for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blame:
+    """The root of a stop."""
+
+    cause: str
+    positions: tuple[int, ...]
+    place: Place | None
+    why: str
+    """The main fact, in words."""
+    confidence: float
+    front: Front | None = None
+    end: End | None = None
+
+
+def blame(facts: Facts) -> Blame | None:
+    """The root of a run's stop; None where the run did not stop, or nothing shows why."""
+    return facts.once(_blame)
+
+
+def _blame(facts: Facts) -> Blame | None:
+    failed = failure(facts)
+    if failed is not None:
+        return _own_failure(facts, failed.roots[0], tuple(end.position for end in failed.roots))
+    left_alone = [end for end in ends(facts) if end.failed]
+    stuck = stalled(facts)
+    if not left_alone and not stuck:
+        return None
+    return (
+        _mismatch(facts)
+        or _left(facts)
+        or _elsewhere(facts, stuck, left_alone)
+    )  # fmt: skip
+
+
+# -- an end of its own -------------------------------------------------------------------------------------------------
+
+
+def _own_failure(facts: Facts, first: End, positions: tuple[int, ...]) -> Blame:
+    sizes = _sizes(facts)
+    if sizes is not None and (first.signal == ABORT or SIZES.search(first.exception)):
+        return sizes
+    if UNUSED.search(first.exception):
+        return Blame("unused-parameters", positions, first.place, first.exception, 0.95, end=first)
+    if RENDEZVOUS.search(first.exception):
+        return Blame("rendezvous-failure", positions[:1], first.place, first.exception, 0.9, end=first)
+    if first.exception:
+        return Blame("rank-exception", positions, first.place, first.exception, 0.95, end=first)
+    return Blame("dead-rank", (first.position,), None, first.how, 0.95, end=first)
+
+
+def _sizes(facts: Facts) -> Blame | None:
+    """The last operation that all ranks of a group called, where its sizes differ though they must not."""
+    for group in {call.group for front in _last_fronts(facts) for call in front.entered.values()}:
+        front = last_front(facts, group)
+        if front is None or not _must_agree(front):
+            continue
+        by_shape: dict[str, list[int]] = {}
+        for position, call in front.entered.items():
+            by_shape.setdefault(call.shape, []).append(position)
+        if len(by_shape) < 2:
+            continue
+        camps = sorted(by_shape.values(), key=len)
+        odd = tuple(camps[0]) if len(camps[0]) < len(camps[-1]) else tuple(sorted(front.entered))
+        call = front.entered[odd[0]]
+        shapes = " and ".join(f"{shape} on {_who(facts, tuple(camp))}" for shape, camp in by_shape.items())
+        return Blame("collective-shape-mismatch", odd, call.site, f"{call.operation} of {shapes}", 0.95, front)
+    return None
+
+
+def _last_fronts(facts: Facts) -> list[Front]:
+    from rankscope.analysis.wavefront import calls
+
+    groups = {call.group for p in range(facts.size) for call in calls(facts, p)[-50:]}
+    return [front for group in sorted(groups) if (front := last_front(facts, group)) is not None]
+
+
+def _must_agree(front: Front) -> bool:
+    from rankscope.analysis.wavefront import UNEQUAL
+
+    operations = {call.operation for call in front.entered.values()}
+    return len(operations) == 1 and not operations & set(UNEQUAL)
+
+
+# -- calls that do not fit together ------------------------------------------------------------------------------------
+
+
+def _mismatch(facts: Facts) -> Blame | None:
+    found = fronts(facts)
+    waiting = [front for front in found if _stops(facts, front)]
+    caught = _caught(facts, waiting)
+    if caught is not None:
+        return caught
+    best: tuple[float, Blame] | None = None
+    for front in waiting:
+        judged = _judge(facts, front)
+        if judged is not None and (best is None or judged[0] > best[0]):
+            best = judged
+    return best[1] if best is not None else _sizes(facts)
+
+
+def _stops(facts: Facts, front: Front) -> bool:
+    """Whether the ranks at a front wait in it, or have been left alone in it: an operation on its way stops nobody."""
+    return any(standing(facts, p).waits or _left_alone(facts, p) for p in front.entered)
+
+
+def _left_alone(facts: Facts, position: int) -> bool:
+    end = end_of(facts, position)
+    return end is not None and end.failed and end.follows and bool(end.exception)
+
+
+def _caught(facts: Facts, waiting: list[Front]) -> Blame | None:
+    """An exception that a rank caught just before it called what its peers did not."""
+    rows = facts.tables.of(CaughtException)
+    for front in waiting:
+        for position, call in front.entered.items():
+            before = call_before(facts, position, call)
+            mine = rows[rows["process"] == facts.ranks[position].pid]
+            mine = mine[(mine["time_ns"] > (before.time_ns if before else 0)) & (mine["time_ns"] < call.time_ns)]
+            others = [c for p, c in front.entered.items() if p != position and c.where != call.where]
+            if len(mine) and others:
+                first = mine[:1]
+                text = facts.tables.name(facts.ranks[position].pid, int(first["name"][0]))
+                place = facts.place(position, int(column(first, CaughtException, "site")[0]))
+                return Blame("rank-exception", (position,), place, text, 0.85, front)
+    return None
+
+
+def _judge(facts: Facts, front: Front) -> tuple[float, Blame] | None:
+    """(how unusual it is, who is the odd one at a front)."""
+    moment = min(call.time_ns for call in front.entered.values())
+    surprise = {p: _surprise(facts, p, call, moment) for p, call in front.entered.items()}
+    elsewhere = {p: where for p in front.absent if (where := _other_call(facts, p, front)) is not None}
+    surprise |= {p: _surprise(facts, p, call, moment) for p, call in elsewhere.items()}
+    if len(front.camps) < 2 and not elsewhere:
+        return None  # the absent ranks are in no communication: they left, or do something else
+    odd, calls_of = _odd(facts, front, surprise, elsewhere)
+    call = calls_of[odd[0]]
+    other = next((c for p, c in {**front.entered, **elsewhere}.items() if p not in odd), None)
+    weight = max(surprise[p] for p in odd)
+    if other is None:
+        return None
+    loop = _left_loop(facts, odd, tuple(p for p in {**front.entered, **elsewhere} if p not in odd), call, other)
+    if loop is not None:
+        return weight, Blame(loop, odd, call.site, f"{_who(facts, odd)} had left the loop: {call.short}", 0.85, front)
+    if same_loop(call.site, other.site) and call.site != other.site:
+        everyone = tuple(sorted(front.entered))
+        sides = front.camps
+        odd = odd if len(odd) * 2 < len(everyone) else everyone
+        where = " and ".join(front.entered[camp[0]].short for camp in sides)
+        return weight, Blame("collective-order-mismatch", odd, call.site, f"at the same count: {where}", 0.9, front)
+    return weight, Blame(
+        "missing-collective", odd, call.site, f"{_who(facts, odd)} called {call.short}, the others {other.short}", 0.9, front
+    )
+
+
+def _odd(
+    facts: Facts, front: Front, surprise: dict[int, float], elsewhere: dict[int, Call]
+) -> tuple[tuple[int, ...], dict[int, Call]]:
+    """The ranks that did something else than the rest, and what all of them called."""
+    called = {**front.entered, **elsewhere}
+    camps: dict[tuple[str, str, int], list[int]] = {}
+    for position, call in called.items():
+        camps.setdefault(call.where, []).append(position)
+    ordered = sorted(camps.values(), key=len)
+    new = [camp for camp in ordered if all(surprise[p] >= 1 for p in camp)]
+    if len(new) == 1 and len(ordered) > 1:
+        return tuple(new[0]), called  # nobody has ever done so
+    if len(ordered[0]) < len(ordered[-1]):
+        return tuple(ordered[0]), called
+    worst = max(ordered, key=lambda camp: max(surprise[p] for p in camp))
+    if _exhausted(facts, worst[0]) or all(_exhausted(facts, p) == _exhausted(facts, worst[0]) for p in called):
+        return tuple(worst), called
+    return tuple(next(camp for camp in ordered if camp is not worst)), called
+
+
+def _surprise(facts: Facts, position: int, call: Call, moment: int) -> float:
+    """1: nobody has ever called it after what was called before; 0: always."""
+    count, of = habit(facts, call_before(facts, position, call), call, moment)
+    return 1 - count / of if of else 0.0
+
+
+def _other_call(facts: Facts, position: int, front: Front) -> Call | None:
+    """What an absent rank waits in, in another group."""
+    if not (standing(facts, position).waits or _left_alone(facts, position)):
+        return None
+    return next((f.entered[position] for f in fronts(facts) if f is not front and position in f.entered), None)
+
+
+def _left_loop(
+    facts: Facts, odd: tuple[int, ...], others: tuple[int, ...], call: Call, other: Call
+) -> str | None:
+    """Whether the odd ranks are behind a loop that their peers are still in: out of batches, or by a choice."""
+    ran_out = [_exhaustions(facts, p) for p in odd]
+    theirs = [_exhaustions(facts, p) for p in others]
+    if ran_out and theirs and min(ran_out) > max(theirs):
+        return "uneven-inputs"
+    chosen = left_loop_by_choice(other.site, call.site)
+    if chosen is None:
+        return None
+    return "local-early-stop" if chosen else "uneven-inputs"
+
+
+def _exhaustions(facts: Facts, position: int) -> int:
+    """How often the rank's training loader has come to its end."""
+    rows = facts.rows(BatchWait, position, window=False)
+    return int((column(rows, BatchWait, "ended") & column(rows, BatchWait, "grad")).sum()) if len(rows) else 0
+
+
+def _exhausted(facts: Facts, position: int) -> bool:
+    """Whether the last thing that the rank asked of its training loader was past its end."""
+    rows = facts.rows(BatchWait, position, window=False)
+    rows = rows[column(rows, BatchWait, "grad") > 0]
+    return bool(len(rows)) and bool(column(rows[-1:], BatchWait, "ended")[0])
+
+
+# -- ranks that are not there ------------------------------------------------------------------------------------------
+
+
+def _left(facts: Facts) -> Blame | None:
+    """A rank that ended by itself, without an error, while its peers were still waiting for it."""
+    gone = [end for end in ends(facts) if not end.failed and end.clean]
+    waiting = [p for p in range(facts.size) if standing(facts, p).waits or _left_alone(facts, p)]
+    if not gone or not waiting:
+        return None
+    first = gone[0]
+    later = [p for p in waiting if (end_of(facts, p) is None or end_of(facts, p).time_ns >= first.time_ns)]  # type: ignore[union-attr]
+    if not later or first.position in later:
+        return None
+    leavers = tuple(end.position for end in gone if end.position not in waiting)
+    mine = [_exhaustions(facts, p) for p in leavers]
+    theirs = [_exhaustions(facts, p) for p in later]
+    cause = "uneven-inputs" if min(mine) > max(theirs) else "local-early-stop"
+    before = calls_end(facts, first.position)
+    return Blame(
+        cause, leavers, before.site if before else None,
+        f"{_who(facts, leavers)} had come to the end of the program after {first.step} steps", 0.85, end=first,
+    )  # fmt: skip
+
+
+def calls_end(facts: Facts, position: int) -> Call | None:
+    """The last operation that a rank called."""
+    from rankscope.analysis.wavefront import calls
+
+    own = calls(facts, position)
+    return own[-1] if own else None
+
+
+def _elsewhere(facts: Facts, stuck: tuple[int, ...], left_alone: list[End]) -> Blame | None:
+    """A rank that does something else while its peers wait for it."""
+    at = {p: standing(facts, p) for p in range(facts.size)}
+    busy = [p for p, s in at.items() if not s.waits and not _left_alone(facts, p)]
+    waiting = [p for p in at if p not in busy]
+    if not busy or (facts.size > 1 and not waiting):
+        return None
+    position = min(busy, key=lambda p: at[p].since_ns)
+    own = at[position]
+    worker = _locked_worker(facts, position) if own.loads else None
+    if worker is not None:
+        return Blame("loader-deadlock", (position,), worker.place, "a loader worker waits for a lock", 0.9)
+    if own.ns < 2 * 5_000_000_000 or own.loads:
+        return None
+    if own.locked and facts.size >= 1:
+        return Blame("stuck-rank", (position,), own.place, "waits for a lock", 0.8)
+    if any("timed out" in end.exception.lower() or "timeout" in end.exception.lower() for end in left_alone):
+        return Blame("slow-rank-timeout", (position,), own.place, "was busy longer than its peers waited", 0.9)
+    return None
+
+
+def _locked_worker(facts: Facts, position: int) -> Standing | None:
+    """A loader worker of a rank that has done nothing for long and waits for something in the user's code."""
+    for pid in facts.ranks[position].workers:
+        found = process_standing(facts, pid)
+        if found.stack is None or found.ns < 5_000_000_000 or not found.blocked:
+            continue
+        leaf = found.stack.frames[-1] if found.stack.frames else None
+        idle = leaf is not None and leaf.file.endswith(("/multiprocessing/queues.py", "/multiprocessing/connection.py", "/selectors.py"))
+        if not idle and found.place is not None:
+            return found
+    return None
+
+
+def _who(facts: Facts, positions: tuple[int, ...]) -> str:
+    from rankscope.analysis.wording import numbered
+
+    return numbered(facts.numbers(positions))

@@ -1,0 +1,59 @@
+"""How two lines of a program lie to each other, from its source: in one loop, or one behind a loop that holds the other."""
+
+from __future__ import annotations
+
+import ast
+from functools import lru_cache
+from pathlib import Path
+
+from rankscope.analysis.stacks import Place
+
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
+
+
+def same_loop(a: Place | None, b: Place | None) -> bool:
+    """Whether two lines are in the body of the same innermost loop, or of the same function without one."""
+    if a is None or b is None or a.file != b.file:
+        return False
+    first, second = _loops(a), _loops(b)
+    if not first and not second:
+        return a.function == b.function
+    return bool(first) and bool(second) and first[-1] is second[-1]
+
+
+def left_loop_by_choice(inside: Place | None, behind: Place | None) -> bool | None:
+    """Whether the loop around `inside`, which `behind` is not in, can be left by a `break`, a `return` or a condition.
+
+    None where `behind` does not lie behind such a loop of the same function.
+    """
+    if inside is None or behind is None or inside.file != behind.file or inside.function != behind.function:
+        return None
+    loops = [loop for loop in _loops(inside) if loop not in _loops(behind)]
+    if not loops or behind.line <= (loops[0].end_lineno or 0):
+        return None
+    return any(_may_leave(loop) for loop in loops)
+
+
+def _may_leave(loop: ast.stmt) -> bool:
+    return isinstance(loop, ast.While) or any(isinstance(node, (ast.Break, ast.Return)) for node in ast.walk(loop))
+
+
+def _loops(place: Place) -> list[ast.stmt]:
+    """The loops around a line, outermost first; [] where there is none, or the source cannot be read."""
+    tree = _tree(place.file)
+    if tree is None:
+        return []
+    found = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, LOOPS) and node.body[0].lineno <= place.line <= (node.end_lineno or 0)
+    ]
+    return sorted(found, key=lambda node: node.lineno)
+
+
+@lru_cache(maxsize=64)
+def _tree(file: str) -> ast.Module | None:
+    try:
+        return ast.parse(Path(file).read_text(encoding="utf-8"))
+    except (OSError, SyntaxError, ValueError):
+        return None

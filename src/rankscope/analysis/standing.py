@@ -1,0 +1,139 @@
+"""Where each rank stands when nothing goes on any more: since when, in which line, and for whom it waits."""
+
+from __future__ import annotations
+
+from collections import Counter as Counted
+from dataclasses import dataclass
+
+import numpy as np
+
+from rankscope.analysis.ends import End, ends
+from rankscope.analysis.facts import Facts
+from rankscope.analysis.sample_state import BLOCKED, states_of
+from rankscope.analysis.stacks import Place, Samples, Stack, read_samples
+from rankscope.analysis.tables import column
+from rankscope.records.host import CaughtException, Counter, Fault, Goodbye, LastCall, ProcessEnd, StackSample
+from rankscope.records.kinds import KINDS
+
+NO_PROGRESS = (StackSample, Counter, Goodbye, LastCall, CaughtException, ProcessEnd, Fault)
+"""Records that come whether a rank gets on or not."""
+STALLED_NS = 5_000_000_000
+"""A rank without progress for less is not called stuck, however short its steps: saving and evaluating take as long."""
+STALLED_STEPS = 10.0
+"""Nor for less than so many of the run's typical steps."""
+RECENT = 40
+"""Samples from the end that say where a rank stands: two seconds of them."""
+WAITS = ("/torch/distributed/",)
+"""Files of torch in which a rank waits for its peers."""
+BACKWARD = "_engine_run_backward"
+"""The entry of torch's autograd engine: in it DDP waits for its reductions, in C++."""
+LOCKS = ("acquire", "wait", "join", "_wait_for_tstate_lock")
+"""Functions of `threading` that wait for another thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One process without progress."""
+
+    pid: int
+    since_ns: int
+    until_ns: int
+    """When it ended, or was seen last."""
+    stack: Stack | None
+    """Its most frequent stack at the end; None where it could not be sampled."""
+    blocked: bool
+    """It did not run."""
+
+    @property
+    def ns(self) -> int:
+        """How long nothing has gone on."""
+        return max(0, self.until_ns - self.since_ns)
+
+    @property
+    def place(self) -> Place | None:
+        """Its innermost line of the user's."""
+        return self.stack.user[-1] if self.stack is not None and self.stack.user else None
+
+    @property
+    def waits(self) -> bool:
+        """Whether it waits for its peers in communication."""
+        if self.stack is None or not self.blocked:
+            return False
+        leaf = self.stack.frames[-1].function if self.stack.frames else ""
+        return leaf == BACKWARD or any(part in frame.file for frame in self.stack.frames for part in WAITS)
+
+    @property
+    def loads(self) -> bool:
+        """Whether it waits for its loader's workers."""
+        return self.stack is not None and any(
+            frame.file.endswith("/torch/utils/data/dataloader.py") for frame in self.stack.frames
+        )
+
+    @property
+    def locked(self) -> bool:
+        """Whether it waits for a lock of its own program (`with lock:` shows the user's line alone)."""
+        if self.stack is None or not self.blocked or self.loads or self.waits:
+            return False
+        leaf = self.stack.frames[-1] if self.stack.frames else None
+        return leaf is not None and leaf.file.endswith("/threading.py") and leaf.function.split(".")[-1] in LOCKS
+
+
+def end_of(facts: Facts, position: int) -> End | None:
+    """How a rank ended; None while it runs."""
+    return next((end for end in ends(facts) if end.position == position), None)
+
+
+def standing(facts: Facts, position: int) -> Standing:
+    """Where a rank stands at its end, or now."""
+    return facts.once(_standing, position)
+
+
+def _standing(facts: Facts, position: int) -> Standing:
+    end = end_of(facts, position)
+    return process_standing(facts, facts.ranks[position].pid, end.time_ns if end is not None else None)
+
+
+def process_standing(facts: Facts, pid: int, until_ns: int | None = None) -> Standing:
+    """The same of any process of the run, a loader worker for example."""
+    since = 0
+    for kind in KINDS.values():
+        if kind in NO_PROGRESS:
+            continue
+        rows = facts.tables.of(kind)
+        rows = rows[rows["process"] == pid]
+        if len(rows):
+            since = max(since, int((rows["time_ns"] + rows["duration_ns"]).max()))
+    until = until_ns if until_ns is not None else max(since, _seen_last(facts, pid))
+    samples = read_samples(facts.tables, pid)
+    recent = [i for i in range(max(0, len(samples) - RECENT), len(samples)) if samples.time_ns[i] > since]
+    if not recent:
+        return Standing(pid, since, until, None, blocked=False)
+    stack = Counted(samples.stack[i] for i in recent).most_common(1)[0][0]
+    state = states_of(facts.tables, pid, samples).state[recent]
+    return Standing(pid, since, until, stack, blocked=float((state == BLOCKED).mean()) > 0.5 or _idle(samples, recent))
+
+
+def _idle(samples: Samples, recent: list[int]) -> bool:
+    """Whether the thread used hardly any CPU time between its last samples."""
+    first, last = recent[0], recent[-1]
+    passed = int(samples.time_ns[last] - samples.time_ns[first])
+    return passed > 0 and float(samples.cpu_ns[first + 1 : last + 1].sum()) < 0.05 * passed
+
+
+def _seen_last(facts: Facts, pid: int) -> int:
+    counters = facts.tables.of(Counter)
+    mine = counters[column(counters, Counter, "of") == pid]
+    samples = facts.tables.of(StackSample)
+    own = samples[samples["process"] == pid]
+    return max((int(rows["time_ns"].max()) for rows in (mine, own) if len(rows)), default=0)
+
+
+def limit_ns(facts: Facts) -> float:
+    """How long a rank must be without progress to be called stalled, by the run's own rhythm."""
+    typical = float(np.median(facts.step_ns)) if facts.enough else 0.0
+    return max(STALLED_NS, STALLED_STEPS * typical)
+
+
+def stalled(facts: Facts) -> tuple[int, ...]:
+    """Positions of the ranks that were without progress at their end, or are now, for longer than the run's rhythm."""
+    return tuple(p for p in range(facts.size) if standing(facts, p).ns >= limit_ns(facts))
