@@ -49,6 +49,8 @@ class End:
     @property
     def follows(self) -> bool:
         """Whether it ended because of somebody else: told to, or left alone in a collective."""
+        if self.exception.startswith("KeyboardInterrupt"):
+            return True
         if self.exception:
             return bool(LOST_PEER.search(self.exception))
         return self.signal in STOPPED

@@ -12,18 +12,24 @@ from dataclasses import dataclass
 from rankscope.analysis.ends import End, ends
 from rankscope.analysis.facts import Facts
 from rankscope.analysis.failures import RENDEZVOUS, UNUSED, failure
-from rankscope.analysis.source_order import left_loop_by_choice, same_loop
-from rankscope.analysis.stacks import Place
-from rankscope.analysis.standing import Standing, end_of, process_standing, stalled, standing
+from rankscope.analysis.source_order import head, leaving, left_loop_by_choice, same_loop
+from rankscope.analysis.hot_code import last_place
+from rankscope.analysis.stacks import Place, is_user, parse_place
+from rankscope.analysis.standing import STALLED_NS, Standing, end_of, ended_well, left_waiting, process_standing, stalled, standing
 from rankscope.analysis.tables import column
-from rankscope.analysis.wavefront import Call, Front, call_before, fronts, habit, last_front
-from rankscope.records.host import CaughtException
-from rankscope.records.loading import BatchWait
+from rankscope.analysis.wavefront import UNEQUAL, Call, Front, call_before, calls, fronts, habit, last_front
+from rankscope.analysis.wording import numbered
+from rankscope.records.host import CaughtException, Fault, LastCall
+from rankscope.records.loading import BatchWait, LoaderStart
 
-SIZES = re.compile(r"preamble|size mismatch|nbytes|mismatch|invalid (tensor )?size|shapes? (do|does) not match", re.IGNORECASE)
+SIZES = re.compile(r"preamble|nbytes|mismatch|invalid (tensor )?size|shapes? (do|does) not match", re.IGNORECASE)
 """In the text of an error of a communication library: the messages did not fit together."""
 ABORT = 6
 """The signal by which a C++ library ends a process that it can do nothing more for."""
+BUSY_NS = 10_000_000_000
+"""A rank that does something of its own for less is not blamed, even where its peers wait for it."""
+IDLE_WORKER = ("/multiprocessing/queues.py", "/multiprocessing/connection.py", "/selectors.py")
+"""Files of Python in which a loader worker waits for orders."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +59,7 @@ def _blame(facts: Facts) -> Blame | None:
     stuck = stalled(facts)
     if not left_alone and not stuck:
         return None
-    return (
-        _mismatch(facts)
-        or _left(facts)
-        or _elsewhere(facts, stuck, left_alone)
-    )  # fmt: skip
+    return _mismatch(facts) or _left(facts) or _elsewhere(facts, left_alone)
 
 
 # -- an end of its own -------------------------------------------------------------------------------------------------
@@ -73,7 +75,22 @@ def _own_failure(facts: Facts, first: End, positions: tuple[int, ...]) -> Blame:
         return Blame("rendezvous-failure", positions[:1], first.place, first.exception, 0.9, end=first)
     if first.exception:
         return Blame("rank-exception", positions, first.place, first.exception, 0.95, end=first)
-    return Blame("dead-rank", (first.position,), None, first.how, 0.95, end=first)
+    return Blame("dead-rank", (first.position,), _last_line(facts, first.position), first.how, 0.95, end=first)
+
+
+def _last_line(facts: Facts, position: int) -> Place | None:
+    """Where a process died: the call that ended it, the fault handler's innermost line of the user's, a stack sample."""
+    pid = facts.ranks[position].pid
+    said = facts.tables.of(LastCall)
+    said = said[said["process"] == pid]
+    if len(said):
+        return facts.place(position, int(column(said[-1:], LastCall, "site")[0]))
+    faults = facts.tables.of(Fault)
+    for row in faults[column(faults, Fault, "of") == pid]:
+        place = parse_place(facts.tables.name(int(row["process"]), int(row["name"])))
+        if is_user(place.file, facts.ranks[position].process.library_folders):
+            return place
+    return last_place(facts, position)
 
 
 def _sizes(facts: Facts) -> Blame | None:
@@ -96,15 +113,11 @@ def _sizes(facts: Facts) -> Blame | None:
 
 
 def _last_fronts(facts: Facts) -> list[Front]:
-    from rankscope.analysis.wavefront import calls
-
     groups = {call.group for p in range(facts.size) for call in calls(facts, p)[-50:]}
     return [front for group in sorted(groups) if (front := last_front(facts, group)) is not None]
 
 
 def _must_agree(front: Front) -> bool:
-    from rankscope.analysis.wavefront import UNEQUAL
-
     operations = {call.operation for call in front.entered.values()}
     return len(operations) == 1 and not operations & set(UNEQUAL)
 
@@ -128,12 +141,7 @@ def _mismatch(facts: Facts) -> Blame | None:
 
 def _stops(facts: Facts, front: Front) -> bool:
     """Whether the ranks at a front wait in it, or have been left alone in it: an operation on its way stops nobody."""
-    return any(standing(facts, p).waits or _left_alone(facts, p) for p in front.entered)
-
-
-def _left_alone(facts: Facts, position: int) -> bool:
-    end = end_of(facts, position)
-    return end is not None and end.failed and end.follows and bool(end.exception)
+    return any(left_waiting(facts, p) for p in front.entered)
 
 
 def _caught(facts: Facts, waiting: list[Front]) -> Blame | None:
@@ -167,18 +175,21 @@ def _judge(facts: Facts, front: Front) -> tuple[float, Blame] | None:
     weight = max(surprise[p] for p in odd)
     if other is None:
         return None
-    loop = _left_loop(facts, odd, tuple(p for p in {**front.entered, **elsewhere} if p not in odd), call, other)
-    if loop is not None:
-        return weight, Blame(loop, odd, call.site, f"{_who(facts, odd)} had left the loop: {call.short}", 0.85, front)
-    if same_loop(call.site, other.site) and call.site != other.site:
+    left = _left_loop(facts, odd, tuple(p for p in {**front.entered, **elsewhere} if p not in odd), call, other)
+    if left is not None:
+        place = _loader_site(facts, odd[0]) or head(other.site) if left == "uneven-inputs" else leaving(other.site)
+        why = f"{_who(facts, odd)} had left the loop and called {call.short}"
+        return weight, Blame(left, odd, place or call.site, why, 0.85, front)
+    if call.site != other.site and same_loop(call.site, other.site):
         everyone = tuple(sorted(front.entered))
-        sides = front.camps
         odd = odd if len(odd) * 2 < len(everyone) else everyone
-        where = " and ".join(front.entered[camp[0]].short for camp in sides)
+        where = " and ".join(front.entered[camp[0]].short for camp in front.camps)
         return weight, Blame("collective-order-mismatch", odd, call.site, f"at the same count: {where}", 0.9, front)
-    return weight, Blame(
-        "missing-collective", odd, call.site, f"{_who(facts, odd)} called {call.short}, the others {other.short}", 0.9, front
-    )
+    if surprise[odd[0]] >= 1:  # nobody has ever called it there: one call too many
+        why = f"{_who(facts, odd)} called {call.short}, which the others do not: they were in {other.short}"
+        return weight, Blame("missing-collective", odd, call.site, why, 0.9, front)
+    why = f"{_who(facts, odd)} did not call {other.short} as the others did, and went on to {call.short}"
+    return weight, Blame("missing-collective", odd, other.site, why, 0.9, front)
 
 
 def _odd(
@@ -209,7 +220,7 @@ def _surprise(facts: Facts, position: int, call: Call, moment: int) -> float:
 
 def _other_call(facts: Facts, position: int, front: Front) -> Call | None:
     """What an absent rank waits in, in another group."""
-    if not (standing(facts, position).waits or _left_alone(facts, position)):
+    if not left_waiting(facts, position):
         return None
     return next((f.entered[position] for f in fronts(facts) if f is not front and position in f.entered), None)
 
@@ -247,37 +258,42 @@ def _exhausted(facts: Facts, position: int) -> bool:
 def _left(facts: Facts) -> Blame | None:
     """A rank that ended by itself, without an error, while its peers were still waiting for it."""
     gone = [end for end in ends(facts) if not end.failed and end.clean]
-    waiting = [p for p in range(facts.size) if standing(facts, p).waits or _left_alone(facts, p)]
+    waiting = [p for p in range(facts.size) if left_waiting(facts, p)]
     if not gone or not waiting:
         return None
     first = gone[0]
-    later = [p for p in waiting if (end_of(facts, p) is None or end_of(facts, p).time_ns >= first.time_ns)]  # type: ignore[union-attr]
-    if not later or first.position in later:
+    later = [p for p in waiting if (end := end_of(facts, p)) is None or end.time_ns >= first.time_ns]
+    if not later:
         return None
     leavers = tuple(end.position for end in gone if end.position not in waiting)
     mine = [_exhaustions(facts, p) for p in leavers]
     theirs = [_exhaustions(facts, p) for p in later]
-    cause = "uneven-inputs" if min(mine) > max(theirs) else "local-early-stop"
-    before = calls_end(facts, first.position)
-    return Blame(
-        cause, leavers, before.site if before else None,
-        f"{_who(facts, leavers)} had come to the end of the program after {first.step} steps", 0.85, end=first,
-    )  # fmt: skip
+    theirs_call = calls_end(facts, later[0])
+    inside = theirs_call.site if theirs_call is not None else None
+    way_out = leaving(inside)
+    ran_out = min(mine) > max(theirs) or (way_out is None and head(inside) is not None)
+    place = (_loader_site(facts, leavers[0]) or head(inside)) if ran_out else way_out
+    why = f"{_who(facts, leavers)} had come to the end of the program after {first.step} steps"
+    return Blame("uneven-inputs" if ran_out else "local-early-stop", leavers, place, why, 0.85, end=first)
+
+
+def _loader_site(facts: Facts, position: int) -> Place | None:
+    """The line that goes through the training loader: where its last iterator was made."""
+    rows = facts.rows(LoaderStart, position, window=False)
+    return facts.place(position, int(column(rows[-1:], LoaderStart, "site")[0])) if len(rows) else None
 
 
 def calls_end(facts: Facts, position: int) -> Call | None:
     """The last operation that a rank called."""
-    from rankscope.analysis.wavefront import calls
-
     own = calls(facts, position)
     return own[-1] if own else None
 
 
-def _elsewhere(facts: Facts, stuck: tuple[int, ...], left_alone: list[End]) -> Blame | None:
+def _elsewhere(facts: Facts, left_alone: list[End]) -> Blame | None:
     """A rank that does something else while its peers wait for it."""
     at = {p: standing(facts, p) for p in range(facts.size)}
-    busy = [p for p, s in at.items() if not s.waits and not _left_alone(facts, p)]
-    waiting = [p for p in at if p not in busy]
+    waiting = [p for p in at if left_waiting(facts, p)]
+    busy = [p for p in at if p not in waiting and not ended_well(facts, p)]
     if not busy or (facts.size > 1 and not waiting):
         return None
     position = min(busy, key=lambda p: at[p].since_ns)
@@ -285,9 +301,9 @@ def _elsewhere(facts: Facts, stuck: tuple[int, ...], left_alone: list[End]) -> B
     worker = _locked_worker(facts, position) if own.loads else None
     if worker is not None:
         return Blame("loader-deadlock", (position,), worker.place, "a loader worker waits for a lock", 0.9)
-    if own.ns < 2 * 5_000_000_000 or own.loads:
+    if own.ns < BUSY_NS or own.loads:
         return None
-    if own.locked and facts.size >= 1:
+    if own.locked:
         return Blame("stuck-rank", (position,), own.place, "waits for a lock", 0.8)
     if any("timed out" in end.exception.lower() or "timeout" in end.exception.lower() for end in left_alone):
         return Blame("slow-rank-timeout", (position,), own.place, "was busy longer than its peers waited", 0.9)
@@ -298,16 +314,13 @@ def _locked_worker(facts: Facts, position: int) -> Standing | None:
     """A loader worker of a rank that has done nothing for long and waits for something in the user's code."""
     for pid in facts.ranks[position].workers:
         found = process_standing(facts, pid)
-        if found.stack is None or found.ns < 5_000_000_000 or not found.blocked:
+        if found.stack is None or found.ns < STALLED_NS or not found.blocked:
             continue
-        leaf = found.stack.frames[-1] if found.stack.frames else None
-        idle = leaf is not None and leaf.file.endswith(("/multiprocessing/queues.py", "/multiprocessing/connection.py", "/selectors.py"))
+        idle = any(frame.file.endswith(IDLE_WORKER) for frame in found.stack.frames[-3:])
         if not idle and found.place is not None:
             return found
     return None
 
 
 def _who(facts: Facts, positions: tuple[int, ...]) -> str:
-    from rankscope.analysis.wording import numbered
-
     return numbered(facts.numbers(positions))

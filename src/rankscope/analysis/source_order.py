@@ -1,4 +1,4 @@
-"""How two lines of a program lie to each other, from its source: in one loop, or one behind a loop that holds the other."""
+"""How two lines of a program lie to each other, by its source: in one loop, or one behind a loop that holds the other."""
 
 from __future__ import annotations
 
@@ -32,6 +32,23 @@ def left_loop_by_choice(inside: Place | None, behind: Place | None) -> bool | No
     if not loops or behind.line <= (loops[0].end_lineno or 0):
         return None
     return any(_may_leave(loop) for loop in loops)
+
+
+def leaving(inside: Place | None) -> Place | None:
+    """The first `break` or `return` in the loops around a line, or the head of a `while`; None: there is none."""
+    if inside is None:
+        return None
+    for loop in reversed(_loops(inside)):
+        ways = [node.lineno for node in ast.walk(loop) if isinstance(node, (ast.Break, ast.Return))]
+        if ways or isinstance(loop, ast.While):
+            return Place(inside.file, min(ways, default=loop.lineno), inside.function)
+    return None
+
+
+def head(inside: Place | None) -> Place | None:
+    """The head of the innermost loop around a line; None where it is in no loop, or the source cannot be read."""
+    loops = _loops(inside) if inside is not None else []
+    return Place(inside.file, loops[-1].lineno, inside.function) if inside is not None and loops else None
 
 
 def _may_leave(loop: ast.stmt) -> bool:

@@ -12,13 +12,12 @@ from rankscope.analysis.facts import Facts
 from rankscope.analysis.sample_state import BLOCKED, states_of
 from rankscope.analysis.stacks import Place, Samples, Stack, read_samples
 from rankscope.analysis.tables import column
-from rankscope.records.host import CaughtException, Counter, Fault, Goodbye, LastCall, ProcessEnd, StackSample
+from rankscope.records.host import NO_PROGRESS, Counter, StackSample
 from rankscope.records.kinds import KINDS
 
-NO_PROGRESS = (StackSample, Counter, Goodbye, LastCall, CaughtException, ProcessEnd, Fault)
-"""Records that come whether a rank gets on or not."""
-STALLED_NS = 5_000_000_000
-"""A rank without progress for less is not called stuck, however short its steps: saving and evaluating take as long."""
+STALLED_NS = 4_000_000_000
+"""A rank without progress for less is not called stuck, however short its steps. (A recorder looks after 5.5 s, and what
+it sees is a second old by then.)"""
 STALLED_STEPS = 10.0
 """Nor for less than so many of the run's typical steps."""
 RECENT = 40
@@ -135,5 +134,20 @@ def limit_ns(facts: Facts) -> float:
 
 
 def stalled(facts: Facts) -> tuple[int, ...]:
-    """Positions of the ranks that were without progress at their end, or are now, for longer than the run's rhythm."""
-    return tuple(p for p in range(facts.size) if standing(facts, p).ns >= limit_ns(facts))
+    """Positions of the ranks that were without progress, at a forced end or now, for longer than the run's rhythm."""
+    limit = limit_ns(facts)
+    return tuple(p for p in range(facts.size) if standing(facts, p).ns >= limit and not ended_well(facts, p))
+
+
+def ended_well(facts: Facts, position: int) -> bool:
+    """Whether a rank has come to the end of its program."""
+    end = end_of(facts, position)
+    return end is not None and not end.failed
+
+
+def left_waiting(facts: Facts, position: int) -> bool:
+    """Whether a rank waits for its peers, did so when it was ended, or raised because it was left alone."""
+    end = end_of(facts, position)
+    if end is not None and end.exception and end.follows:
+        return True
+    return not ended_well(facts, position) and standing(facts, position).waits

@@ -10,6 +10,7 @@ from collections import Counter as Counted
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from rankscope.analysis.facts import Facts
 from rankscope.analysis.stacks import Place
@@ -76,7 +77,8 @@ def _calls(facts: Facts, position: int) -> tuple[Call, ...]:
     rank = facts.ranks[position]
     rows = facts.tables.of(Collective)
     rows = rows[(rows["process"] == rank.pid) & (column(rows, Collective, "point_to_point") == 0)][-TAIL:]
-    fields = [column(rows, Collective, name).tolist() for name in ("group", "sequence", "name", "shape", "bytes", "site")]
+    words = ("group", "sequence", "name", "shape", "bytes", "site")
+    fields = [column(rows, Collective, word).tolist() for word in words]
     times, steps = rows["time_ns"].tolist(), rows["step"].tolist()
     name = facts.tables.name
     return tuple(
@@ -142,7 +144,7 @@ def habit(facts: Facts, before: Call | None, call: Call, until_ns: int) -> tuple
     wanted = before.where if before else ("", "", 0)
     for position in range(facts.size):
         own: Sequence[Call] = calls(facts, position)
-        for earlier, later in zip(own, own[1:]):
+        for earlier, later in pairwise(own):
             if earlier.where == wanted and later.time_ns < until_ns:
                 after[later.where] += 1
     return after[call.where], sum(after.values())

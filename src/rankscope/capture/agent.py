@@ -20,6 +20,7 @@ from rankscope.capture.governor import Governor
 from rankscope.capture.ring import Put, Ring
 from rankscope.capture.self_cost import FACTOR, KERNEL_NS, WRAPPER_NS, slowness
 from rankscope.capture.source import Source
+from rankscope.capture.unused import unused_names
 from rankscope.records import payload, ring_layout
 from rankscope.records.host import Goodbye
 from rankscope.records.training import Step
@@ -283,8 +284,10 @@ class Agent:
 
         def excepthook(kind: type[BaseException], error: BaseException, trace: object) -> None:
             with guard.guard("noting the last exception"):
+                unused = unused_names(str(error), error.__traceback__)
+                text = f"{kind.__name__}: {f'no gradient for {unused}: ' if unused else ''}{error}"
                 self.raised = (
-                    self.name(f"{kind.__name__}: {error}"[:500]), self.raising_site(error.__traceback__), now_ns()
+                    self.name(text[:500]), self.raising_site(error.__traceback__), now_ns()
                 )  # fmt: skip
             previous(kind, error, trace)  # type: ignore[arg-type]
 

@@ -84,6 +84,8 @@ class Recording:
         self._recorder.tick()
         if self._collecting is not None:
             self._reap(self._collecting)
+        elif self._recorder.stall_due():
+            self._collect("--report")
         elif (now >= self._next_look and self._may_look(now)) or self._asked():
             self._next_look = now + self._pause
             # Ever rarer: an analysis costs time that the ranks could use.

@@ -19,6 +19,7 @@ from rankscope.base.guard import guard
 from rankscope.recorder import counters
 from rankscope.recorder.fault_files import read_fault
 from rankscope.recorder.own_records import OwnRecords
+from rankscope.recorder.progress import Progress
 from rankscope.recorder.ring_reader import NotARing, RingReader
 from rankscope.recorder.sockets import Sockets
 from rankscope.records.host import Counter, Fault, Lost, ProcessEnd
@@ -91,6 +92,7 @@ class Recorder:
         self._next_look = self._next_count = self._next_others = self._next_flush = 0
         self._others: dict[int, int] = {}
         self._sockets = Sockets()
+        self._progress = Progress()
         self._no_rings: set[Path] = set()
         """Files that should be rings and have been told of."""
         cpus = tuple(os.sched_getaffinity(0))
@@ -117,6 +119,10 @@ class Recorder:
     def alive(self) -> int:
         """Observed processes that still exist."""
         return sum(not w.ended for w in self._rings.values())
+
+    def stall_due(self) -> bool:
+        """Whether a rank has been without progress long enough to be looked at."""
+        return self._progress.due(self._clock(), self._ranks())
 
     @property
     def handles(self) -> list[int]:
@@ -168,14 +174,14 @@ class Recorder:
                 with guard("reading a process's description"):
                     watched.role = decode_process(payload.text).role
             self._payloads.append(payload)
-        watched.fresh += self._take(reader)
+        watched.fresh += self._take(reader, watched.role)
         if alive or watched.ended:
             return
         watched.ended = True
         torn = 0
         while skipped := reader.give_up_torn():
             torn += skipped
-            self._take(reader)
+            self._take(reader, watched.role)
         self._note_lost("torn by the end of the process", torn, reader.pid)
         self._note_dropped(watched)
         if watched.handle >= 0:
@@ -199,11 +205,13 @@ class Recorder:
         self._note_lost("names: region full", texts - watched.payloads_dropped, reader.pid)
         watched.dropped, watched.payloads_dropped = dropped, texts
 
-    def _take(self, reader: RingReader) -> int:
+    def _take(self, reader: RingReader, role: str) -> int:
         before = self._held_rows
         news, lost = reader.read()
         for lane, slots in news:
             self._hold(slots, reader.pid, lane)
+            if role == "rank":
+                self._progress.note(reader.pid, slots)
         self._note_lost("ring overrun", lost, reader.pid)
         return self._held_rows - before
 

@@ -141,3 +141,7 @@ class Fault(Record):
     name: str = field("name", "", "`file:line:function`; names of the recorder's own process", is_name=True, bits=16)
     of: int = field("a", "", "pid of the process")
     depth: int = field("b", "count", "0: the innermost frame")
+
+
+NO_PROGRESS = (StackSample, Counter, Goodbye, LastCall, CaughtException, ProcessEnd, Fault)
+"""Records that come whether a rank gets on or not."""

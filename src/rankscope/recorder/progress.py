@@ -1,0 +1,54 @@
+"""Whether the ranks get on, by the run's own rhythm, from the records that they write anyway."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from statistics import median
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.records.host import NO_PROGRESS
+from rankscope.records.training import Step
+
+LOOK_NS = 5_500_000_000
+"""A rank that wrote nothing for so long is looked at: half of the 10 s after which a user is told."""
+LOOK_STEPS = 10.0
+"""Nor before so many typical steps have passed."""
+AGAIN = 2.0
+"""The next look at the same stall comes when it is so many times as old."""
+REMEMBERED = 64
+_SILENT = np.array([kind.code for kind in NO_PROGRESS])
+
+
+class Progress:
+    """Fed with all new slots of the ranks; says when a stall should be looked at."""
+
+    def __init__(self) -> None:
+        self._last: dict[int, int] = {}
+        self._steps: deque[int] = deque(maxlen=REMEMBERED)
+        self._next_ns = 0
+
+    def note(self, pid: int, slots: NDArray[np.void]) -> None:
+        """New slots of a rank."""
+        kinds = slots["kind"]
+        moved = ~np.isin(kinds, _SILENT)
+        if moved.any():
+            ends = slots["time_ns"][moved].astype(np.int64) + slots["duration_ns"][moved].astype(np.int64)
+            self._last[pid] = max(self._last.get(pid, 0), int(ends.max()))
+            self._steps.extend(slots["duration_ns"][kinds == Step.code].tolist())
+
+    def due(self, now: int, alive: Iterable[int]) -> bool:
+        """Whether one of the running ranks has been without progress long enough to be looked at (again)."""
+        ages = [now - self._last[pid] for pid in alive if pid in self._last]
+        typical = median(self._steps) if self._steps else 0.0
+        limit = max(LOOK_NS, LOOK_STEPS * typical)
+        oldest = max(ages, default=0)
+        if oldest < limit:
+            self._next_ns = 0
+            return False
+        if oldest < self._next_ns:
+            return False
+        self._next_ns = int(oldest * AGAIN)
+        return True

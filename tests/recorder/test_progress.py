@@ -1,0 +1,67 @@
+"""When a rank without progress is looked at."""
+
+import numpy as np
+import pytest
+
+from rankscope.recorder.progress import AGAIN, LOOK_NS, Progress
+from rankscope.records.host import StackSample
+from rankscope.records.rows import SLOT_DTYPE
+from rankscope.records.training import Forward, Step
+
+S = 1_000_000_000
+
+
+def slots(*records):
+    rows = np.zeros(len(records), SLOT_DTYPE)
+    for row, (kind, begin, duration) in zip(rows, records, strict=True):
+        row["kind"], row["time_ns"], row["duration_ns"] = kind.code, begin, duration
+    return rows
+
+
+def trained(step_ns, steps=20):
+    progress = Progress()
+    progress.note(7, slots(*((Step, i * step_ns, step_ns) for i in range(steps))))
+    return progress, steps * step_ns
+
+
+def test_a_rank_that_writes_is_left_alone():
+    progress, now = trained(S // 10)
+
+    assert not progress.due(now + LOOK_NS // 2, [7])
+
+
+def test_a_rank_that_writes_nothing_is_looked_at_once_and_again_when_the_stall_is_twice_as_old():
+    progress, now = trained(S // 10)
+    asked = [progress.due(now + age * S, [7]) for age in (5, 6, 7, 11, 12, 13, 23, 24)]
+
+    assert AGAIN == 2
+    assert asked == [False, True, False, False, True, False, False, True]
+
+
+def test_long_steps_make_it_patient():
+    progress, now = trained(3 * S)
+
+    assert [progress.due(now + age * S, [7]) for age in (20, 29, 31)] == [False, False, True]
+
+
+@pytest.mark.parametrize("kind, due", [(StackSample, True), (Forward, False)])
+def test_stack_samples_are_no_progress(kind, due):
+    progress, now = trained(S // 10)
+    progress.note(7, slots((kind, now + 5 * S, 0)))
+
+    assert progress.due(now + 6 * S, [7]) is due
+
+
+def test_after_progress_a_new_stall_is_looked_at_as_soon_as_the_first():
+    progress, now = trained(S // 10)
+    assert progress.due(now + 6 * S, [7])
+    progress.note(7, slots((Step, now + 6 * S, S // 10)))
+
+    assert [progress.due(now + age * S, [7]) for age in (7, 12)] == [False, True]
+
+
+def test_who_has_ended_or_never_trained_is_not_asked_for():
+    progress, now = trained(S // 10)
+
+    assert not progress.due(now + 60 * S, [])
+    assert not progress.due(now + 60 * S, [8])
