@@ -72,7 +72,11 @@ class Made:
                 Goodbye, self.now, self.now, 40, place=place, exception=self.writer.name(exception) if exception else 0,
                 raised_ns=self.now if exception else 0,
             )  # fmt: skip
-        return (ProcessEnd, self.now, {"of": 100 + self.rank, "clean": int(clean), "status": code << 8 | signal, "known": 1})
+        return (
+            ProcessEnd,
+            self.now,
+            {"of": 100 + self.rank, "clean": int(clean), "status": code << 8 | signal, "known": 1},
+        )
 
 
 def judged(*ranks, ends=()):
@@ -174,7 +178,10 @@ def test_sizes_that_differ_kill_the_smaller_one():
         ({"signal": 9}, "dead-rank"),
         ({"code": 9}, "dead-rank"),
         ({"code": 1, "exception": "ValueError: bad sample", "place": f"{FILE}:20:parse"}, "rank-exception"),
-        ({"code": 1, "exception": "RuntimeError: Expected to have finished reduction in the prior iteration"}, "unused-parameters"),
+        (
+            {"code": 1, "exception": "RuntimeError: Expected to have finished reduction in the prior iteration"},
+            "unused-parameters",
+        ),
         ({"code": 1, "exception": "DistNetworkError: EADDRINUSE port: 29500"}, "rendezvous-failure"),
     ],
 )
@@ -195,7 +202,9 @@ def test_an_exception_that_was_caught_before_a_call_of_its_own():
         r.stand(9, f"{FILE}:40:validate", below=WAIT)
     one = made[1]
     one.now += MS
-    one.writer.put(CaughtException, one.now, one.now, 40, name="ValueError: no score", site=one.writer.name(f"{FILE}:21:judge"))
+    one.writer.put(
+        CaughtException, one.now, one.now, 40, name="ValueError: no score", site=one.writer.name(f"{FILE}:21:judge")
+    )
     one.call("allreduce", f"{FILE}:63:main")
     one.stand(9, f"{FILE}:63:main", below=WAIT)
 

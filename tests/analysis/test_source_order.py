@@ -70,4 +70,8 @@ def test_says_whether_two_lines_share_their_innermost_loop(place, a, b, answer):
 def test_nothing_is_said_without_the_source(tmp_path):
     gone = Place(str(tmp_path / "gone.py"), 4, "train")
 
-    assert (left_loop_by_choice(gone, gone), left_loop_by_choice(None, gone), same_loop(None, gone)) == (None, None, False)
+    assert (left_loop_by_choice(gone, gone), left_loop_by_choice(None, gone), same_loop(None, gone)) == (
+        None,
+        None,
+        False,
+    )

@@ -9,6 +9,7 @@ from rankscope.analysis.ends import End, ends
 from rankscope.analysis.facts import Facts
 from rankscope.analysis.hangs import Blame, blame
 from rankscope.analysis.standing import standing
+from rankscope.analysis.wavefront import group_words
 from rankscope.base.finding import Cost, Evidence, Finding
 
 MOST_OTHERS = 6
@@ -51,7 +52,9 @@ def _evidence(facts: Facts, root: Blame) -> Iterator[Evidence]:
         rank = facts.ranks[position].rank
         yield Evidence(f"steps that rank {rank} had finished", float(facts.step_count(position)), "count", (rank,))
     if root.front is not None:
-        yield Evidence(f"count of operations of {_group(root.front.group)} at the stop", float(root.front.sequence), "count")
+        yield Evidence(
+            f"count of operations of {group_words(root.front.group)} at the stop", float(root.front.sequence), "count"
+        )
         for position, call in sorted(root.front.entered.items())[:MOST_OTHERS]:
             rank = facts.ranks[position].rank
             text = f"rank {rank} called {call.short}, and nothing went on for"
@@ -64,11 +67,6 @@ def _evidence(facts: Facts, root: Blame) -> Iterator[Evidence]:
                 yield _other(facts, position, root.end)
 
 
-def _group(group: str) -> str:
-    name, listed, ranks = group.removeprefix("group:").partition("|")
-    return f"group {name} of ranks {ranks}" if listed else "all ranks"
-
-
 def _place(facts: Facts, position: int) -> Evidence:
     rank, where = facts.ranks[position].rank, standing(facts, position)
     place = f" in {where.place.short}" if where.place is not None else ""
@@ -79,7 +77,9 @@ def _other(facts: Facts, position: int, first: End | None) -> Evidence:
     rank = facts.ranks[position].rank
     end = next((end for end in ends(facts) if end.position == position), None)
     if end is not None and end.failed and first is not None:
-        return Evidence(f"rank {rank} followed: {end.how[:120]}; after", (end.time_ns - first.time_ns) / 1e9, "s", (rank,))
+        return Evidence(
+            f"rank {rank} followed: {end.how[:120]}; after", (end.time_ns - first.time_ns) / 1e9, "s", (rank,)
+        )
     where = standing(facts, position)
     what = "waited" if where.waits else "was"
     place = f" in {where.place.short}" if where.place is not None else ""

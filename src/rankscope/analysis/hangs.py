@@ -12,10 +12,19 @@ from dataclasses import dataclass
 from rankscope.analysis.ends import End, ends
 from rankscope.analysis.facts import Facts
 from rankscope.analysis.failures import RENDEZVOUS, UNUSED, failure
-from rankscope.analysis.source_order import head, leaving, left_loop_by_choice, same_loop
 from rankscope.analysis.hot_code import last_place
+from rankscope.analysis.source_order import head, leaving, left_loop_by_choice, same_loop
 from rankscope.analysis.stacks import Place, is_user, parse_place
-from rankscope.analysis.standing import STALLED_NS, Standing, end_of, ended_well, left_waiting, process_standing, stalled, standing
+from rankscope.analysis.standing import (
+    STALLED_NS,
+    Standing,
+    end_of,
+    ended_well,
+    left_waiting,
+    process_standing,
+    stalled,
+    standing,
+)
 from rankscope.analysis.tables import column
 from rankscope.analysis.wavefront import UNEQUAL, Call, Front, call_before, calls, fronts, habit, last_front
 from rankscope.analysis.wording import numbered
@@ -183,8 +192,8 @@ def _judge(facts: Facts, front: Front) -> tuple[float, Blame] | None:
     if call.site != other.site and same_loop(call.site, other.site):
         everyone = tuple(sorted(front.entered))
         odd = odd if len(odd) * 2 < len(everyone) else everyone
-        where = " and ".join(front.entered[camp[0]].short for camp in front.camps)
-        return weight, Blame("collective-order-mismatch", odd, call.site, f"at the same count: {where}", 0.9, front)
+        both = " and ".join(front.entered[camp[0]].short for camp in front.camps)
+        return weight, Blame("collective-order-mismatch", odd, call.site, f"at the same count: {both}", 0.9, front)
     if surprise[odd[0]] >= 1:  # nobody has ever called it there: one call too many
         why = f"{_who(facts, odd)} called {call.short}, which the others do not: they were in {other.short}"
         return weight, Blame("missing-collective", odd, call.site, why, 0.9, front)
@@ -225,9 +234,7 @@ def _other_call(facts: Facts, position: int, front: Front) -> Call | None:
     return next((f.entered[position] for f in fronts(facts) if f is not front and position in f.entered), None)
 
 
-def _left_loop(
-    facts: Facts, odd: tuple[int, ...], others: tuple[int, ...], call: Call, other: Call
-) -> str | None:
+def _left_loop(facts: Facts, odd: tuple[int, ...], others: tuple[int, ...], call: Call, other: Call) -> str | None:
     """Whether the odd ranks are behind a loop that their peers are still in: out of batches, or by a choice."""
     ran_out = [_exhaustions(facts, p) for p in odd]
     theirs = [_exhaustions(facts, p) for p in others]

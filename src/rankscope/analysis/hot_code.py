@@ -94,7 +94,6 @@ def last_place(facts: Facts, position: int) -> Place | None:
     return user[-1] if user else None
 
 
-
 class _Tally:
     """Samples by the place in user code that they were taken in."""
 

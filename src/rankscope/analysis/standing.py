@@ -20,6 +20,8 @@ STALLED_NS = 4_000_000_000
 it sees is a second old by then.)"""
 STALLED_STEPS = 10.0
 """Nor for less than so many of the run's typical steps."""
+LONG_START_NS = 30_000_000_000
+"""A rank that prepares its first step for less, while nobody waits for it, is not told of."""
 RECENT = 40
 """Samples from the end that say where a rank stands: two seconds of them."""
 WAITS = ("/torch/distributed/",)
@@ -137,6 +139,25 @@ def stalled(facts: Facts) -> tuple[int, ...]:
     """Positions of the ranks that were without progress, at a forced end or now, for longer than the run's rhythm."""
     limit = limit_ns(facts)
     return tuple(p for p in range(facts.size) if standing(facts, p).ns >= limit and not ended_well(facts, p))
+
+
+def hangs(facts: Facts) -> bool:
+    """Whether no rank that is still there makes progress."""
+    there = [p for p in range(facts.size) if end_of(facts, p) is None]
+    return bool(there) and set(there) <= set(stalled(facts))
+
+
+def worth_telling(facts: Facts) -> bool:
+    """Whether ranks that are still there are without progress, and a user should know.
+
+    Before the first step programs load and prepare; that is told where others wait for it, or when it takes long.
+    """
+    still = [p for p in stalled(facts) if end_of(facts, p) is None]
+    if not still:
+        return False
+    started = any(facts.step_count(p) for p in range(facts.size))
+    longest = max(standing(facts, p).ns for p in still)
+    return started or longest >= LONG_START_NS or any(standing(facts, p).waits for p in still)
 
 
 def ended_well(facts: Facts, position: int) -> bool:

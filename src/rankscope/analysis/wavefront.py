@@ -90,6 +90,12 @@ def _calls(facts: Facts, position: int) -> tuple[Call, ...]:
     )  # fmt: skip
 
 
+def group_words(group: str) -> str:
+    """`all ranks`, `group 3 of ranks 0,1`."""
+    name, listed, ranks = group.removeprefix("group:").partition("|")
+    return f"group {name} of ranks {ranks}" if listed else "all ranks"
+
+
 def members(facts: Facts, group: str) -> tuple[int, ...]:
     """Positions of the ranks of a process group, as far as they were observed."""
     _, known, listed = group.partition("|")

@@ -120,7 +120,13 @@ class Alerts:
         self._read += len(whole)
         if not whole:
             return
-        wanted = {json.loads(line)["finding"] for line in whole.splitlines()}
+        entries = [json.loads(line) for line in whole.splitlines()]
+        for entry in entries:
+            for line in entry.get("stall", ()):
+                print(line, file=sys.stderr)
+        wanted = {entry["finding"] for entry in entries if "finding" in entry}
+        if not wanted:
+            return
         report = from_json(self._run.report.read_text(encoding="utf-8"), str(self._run.report))
         for finding in report.findings:
             if finding.id in wanted:

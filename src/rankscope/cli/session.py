@@ -56,14 +56,13 @@ def _analyse(run: RunDir, manifest: Manifest, *, keep_rings: bool) -> tuple[Repo
     try:
         with open_when_free(run) as store:
             collect_rest(run, store, keep_rings=keep_rings)
-            return report_of(store, manifest, run)
+            return report_of(Facts(load(store)), manifest, run)
     except StoreError as error:
         raise UserError(f"{run.store}: cannot be read ({str(error).splitlines()[0]})") from error
 
 
-def report_of(store: Store, manifest: Manifest, run: RunDir) -> tuple[Report, Details]:
-    """The report of what a store holds now."""
-    facts = Facts(load(store))
+def report_of(facts: Facts, manifest: Manifest, run: RunDir) -> tuple[Report, Details]:
+    """The report of what has been loaded of a run."""
     report = build_report(facts, manifest)
     return report, build_details(facts, report, run.sources)
 

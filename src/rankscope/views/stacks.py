@@ -1,40 +1,75 @@
-"""What every rank does now: ranks with the same stack together."""
+"""What every rank does now: ranks that do the same together."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 from rankscope.views.layout import clean, shorten_middle
 from rankscope.views.quantities import time_text
+from rankscope.views.sentences import ranks_text
+
+MOST_LINES = 8
+"""Groups of ranks in the lines that tell of a stall; the rest is counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class RankStack:
-    """One rank: a line about it, and its stack of `file:line:function` texts, outermost first."""
+    """One rank: what it does, and its stack of `file:line:function` texts, outermost first."""
 
     rank: int
     state: str
     since_ms: float | None
     """Without progress for so long; None: not known."""
     last_call: str
+    """`allreduce number 361 of all ranks`."""
     frames: tuple[str, ...]
+    waits: bool = False
+    """In that collective, for its peers."""
+    place: str = ""
+    """Its innermost line of the user's."""
+    call_place: str = ""
+    """Where the last collective was called."""
 
 
 def render_stacks(ranks: Sequence[RankStack], width: int) -> str:
     """Ranks with the same stack stand together, the largest group first; no line wider than `width`."""
-    groups: dict[tuple[str, ...], list[RankStack]] = {}
-    for one in ranks:
-        groups.setdefault(one.frames, []).append(one)
     lines: list[str] = []
-    for frames, same in sorted(groups.items(), key=lambda item: (-len(item[1]), item[1][0].rank)):
+    for same in _together(ranks, lambda one: one.frames):
         if lines:
             lines.append("")
         lines += [shorten_middle(clean(_about(one)), width) for one in same]
-        lines += [shorten_middle(clean(f"    {_frame(text)}"), width) for text in frames]
-        if not frames:
+        lines += [shorten_middle(clean(f"    {_frame(text)}"), width) for text in same[0].frames]
+        if not same[0].frames:
             lines.append("    no stack could be taken")
     return "\n".join(lines) + "\n"
+
+
+def render_stall(ranks: Sequence[RankStack], step: int, width: int) -> list[str]:
+    """The lines that tell of a stall while the run goes on: who waits in what since when, and what the others do."""
+    oldest = max((one.since_ms or 0.0 for one in ranks), default=0.0)
+    lines = [f"rankscope: no progress for {time_text(oldest)}, after {step} steps"]
+    groups = _together(ranks, lambda one: (one.state, one.last_call if one.waits else "", one.place))
+    for same in groups[:MOST_LINES]:
+        one = same[0]
+        who = ranks_text(tuple(sorted(other.rank for other in same)), all_ranks=False)
+        since = f" since {time_text(max(other.since_ms or 0.0 for other in same))}"
+        if one.waits and one.last_call:
+            where = one.call_place or one.place
+            text = f"{who} wait{'s' if len(same) == 1 else ''} in {one.last_call}{f', {where},' if where else ''}{since}"
+        else:
+            text = f"{who} {one.state}{f' in {one.place}' if one.place else ''}{since}"
+        lines.append(shorten_middle(clean(f"  {text}"), width))
+    if len(groups) > MOST_LINES:
+        lines.append(f"  and {sum(len(same) for same in groups[MOST_LINES:])} more ranks")
+    return lines
+
+
+def _together(ranks: Sequence[RankStack], key: Callable[[RankStack], Hashable]) -> list[list[RankStack]]:
+    groups: dict[Hashable, list[RankStack]] = {}
+    for one in ranks:
+        groups.setdefault(key(one), []).append(one)
+    return sorted(groups.values(), key=lambda same: (-len(same), same[0].rank))
 
 
 def _about(one: RankStack) -> str:
@@ -46,8 +81,3 @@ def _about(one: RankStack) -> str:
 def _frame(text: str) -> str:
     head, _, function = text.rpartition(":")
     return f"{function}  {head}"
-
-
-def numbers(ranks: Iterable[RankStack]) -> list[int]:
-    """Rank numbers, in order."""
-    return sorted(one.rank for one in ranks)

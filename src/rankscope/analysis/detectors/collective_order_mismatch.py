@@ -11,9 +11,7 @@ from rankscope.base.finding import Finding
 from rankscope.records.collective import Collective
 
 TITLE = "ranks call collectives in different order: {why}"
-ADVICE = (
-    "go through the same things in the same order on every rank (sort the keys)",
-)
+ADVICE = ("go through the same things in the same order on every rank (sort the keys)",)
 
 
 class CollectiveOrderMismatch(Detector):

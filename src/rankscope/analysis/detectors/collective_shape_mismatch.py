@@ -11,9 +11,7 @@ from rankscope.base.finding import Finding
 from rankscope.records.collective import Collective
 
 TITLE = "{who}: {why}{where}"
-ADVICE = (
-    "agree on the size before the call (all_reduce of the maximum), and pad",
-)
+ADVICE = ("agree on the size before the call (all_reduce of the maximum), and pad",)
 
 
 class CollectiveShapeMismatch(Detector):

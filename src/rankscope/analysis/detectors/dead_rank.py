@@ -11,9 +11,7 @@ from rankscope.base.finding import Finding
 from rankscope.records.host import ProcessEnd
 
 TITLE = "{who} died first: {why}{where}"
-ADVICE = (
-    "look at what it did last; for SIGKILL ask the kernel's log for the memory killer",
-)
+ADVICE = ("look at what it did last; for SIGKILL ask the kernel's log for the memory killer",)
 
 
 class DeadRank(Detector):

@@ -11,9 +11,7 @@ from rankscope.base.finding import Finding
 from rankscope.records.training import Step
 
 TITLE = "{who}: {why}{where}"
-ADVICE = (
-    "start workers by spawn or forkserver (multiprocessing_context), or create the lock in the worker",
-)
+ADVICE = ("start workers by spawn or forkserver (multiprocessing_context), or create the lock in the worker",)
 
 
 class LoaderDeadlock(Detector):

@@ -11,9 +11,7 @@ from rankscope.base.finding import Finding
 from rankscope.records.training import Step
 
 TITLE = "{who} left the training loop alone: {why}{where}"
-ADVICE = (
-    "let all ranks decide together: all_reduce the metric or the flag before `break`",
-)
+ADVICE = ("let all ranks decide together: all_reduce the metric or the flag before `break`",)
 
 
 class LocalEarlyStop(Detector):

@@ -11,9 +11,7 @@ from rankscope.base.finding import Finding
 from rankscope.records.collective import Collective
 
 TITLE = "{why}{where}"
-ADVICE = (
-    "call it on every rank of the group, or on none: with an empty tensor where there is nothing to give",
-)
+ADVICE = ("call it on every rank of the group, or on none: with an empty tensor where there is nothing to give",)
 
 
 class MissingCollective(Detector):

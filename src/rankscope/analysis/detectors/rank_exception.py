@@ -11,9 +11,7 @@ from rankscope.base.finding import Finding
 from rankscope.records.host import Goodbye
 
 TITLE = "{who}: {why}{where}"
-ADVICE = (
-    "look at that line, with the batch that the rank had",
-)
+ADVICE = ("look at that line, with the batch that the rank had",)
 
 
 class RankException(Detector):

@@ -11,9 +11,7 @@ from rankscope.base.finding import Finding
 from rankscope.records.host import Goodbye
 
 TITLE = "{who}: the processes formed no group: {why}{where}"
-ADVICE = (
-    "choose a free port (torchrun --standalone, or --rdzv-endpoint host:0), and end what holds the old one",
-)
+ADVICE = ("choose a free port (torchrun --standalone, or --rdzv-endpoint host:0), and end what holds the old one",)
 
 
 class RendezvousFailure(Detector):

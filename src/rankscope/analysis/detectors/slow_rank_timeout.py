@@ -11,9 +11,7 @@ from rankscope.base.finding import Finding
 from rankscope.records.training import Step
 
 TITLE = "{who} {why}{where}"
-ADVICE = (
-    "shorten that work or split it over ranks; or give init_process_group a longer timeout",
-)
+ADVICE = ("shorten that work or split it over ranks; or give init_process_group a longer timeout",)
 
 
 class SlowRankTimeout(Detector):

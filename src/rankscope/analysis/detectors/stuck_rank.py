@@ -11,9 +11,7 @@ from rankscope.base.finding import Finding
 from rankscope.records.training import Step
 
 TITLE = "{who} {why}{where}"
-ADVICE = (
-    "look at who holds what it waits for",
-)
+ADVICE = ("look at who holds what it waits for",)
 
 
 class StuckRank(Detector):

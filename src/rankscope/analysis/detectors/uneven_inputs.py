@@ -11,9 +11,7 @@ from rankscope.base.finding import Finding
 from rankscope.records.training import Step
 
 TITLE = "{who} ran out of batches while the others wait: {why}{where}"
-ADVICE = (
-    "give every rank the same number of batches (DistributedSampler, drop_last), or use `model.join()`",
-)
+ADVICE = ("give every rank the same number of batches (DistributedSampler, drop_last), or use `model.join()`",)
 
 
 class UnevenInputs(Detector):

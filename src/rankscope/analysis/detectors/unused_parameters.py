@@ -11,9 +11,7 @@ from rankscope.base.finding import Finding
 from rankscope.records.host import Goodbye
 
 TITLE = "{who}: parameters without a gradient: {why}{where}"
-ADVICE = (
-    "use them in the loss on every rank, freeze them, or set find_unused_parameters=True",
-)
+ADVICE = ("use them in the loss on every rank, freeze them, or set find_unused_parameters=True",)
 
 
 class UnusedParameters(Detector):

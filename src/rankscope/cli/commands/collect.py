@@ -13,6 +13,7 @@ from rankscope.base.rundir import RunDir
 from rankscope.cli.command import Command
 
 if TYPE_CHECKING:
+    from rankscope.analysis.facts import Facts
     from rankscope.report.report import Report
 
 
@@ -28,6 +29,9 @@ class Collect(Command):
         parser.add_argument("--report", action="store_true", help="also analyse, save the report and tell new findings")
 
     def run(self, args: argparse.Namespace) -> int:
+        from rankscope.analysis.facts import Facts
+        from rankscope.analysis.standing import hangs
+        from rankscope.analysis.tables import load
         from rankscope.base.manifest import read_manifest
         from rankscope.cli.session import drain, keep_named_sources, open_when_free, report_of, save
 
@@ -38,24 +42,43 @@ class Collect(Command):
                 drain(run, store)
                 keep_named_sources(run, store)
                 if args.report:
-                    report, details = report_of(store, read_manifest(run.root), run)
+                    facts = Facts(load(store))
+                    tell_stall(run, facts)  # first: whoever waits for a reason sees the facts while it is looked for
+                    report, details = report_of(facts, read_manifest(run.root), run)
                     save(run, report, details)
-                    tell(run, report)
+                    tell(run, report, hangs=hangs(facts))
         finally:
             if args.report:
                 run.request.unlink(missing_ok=True)
         return 0
 
 
-def tell(run: RunDir, report: Report) -> None:
-    """Write each finding that has not been told of this run before, for whoever shows alerts."""
+def tell_stall(run: RunDir, facts: Facts) -> None:
+    """Write what the ranks do where they make no progress, for whoever shows alerts."""
+    from rankscope.analysis.standing import worth_telling
+    from rankscope.cli.standings import rank_stacks
+    from rankscope.views.stacks import render_stall
+
+    if worth_telling(facts):
+        lines = render_stall(rank_stacks(facts), facts.all_steps, 100)
+        with run.alerts.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"stall": lines}) + "\n")
+
+
+def tell(run: RunDir, report: Report, *, hangs: bool) -> None:
+    """Write each finding that has not been told of this run before, for whoever shows alerts.
+
+    `hangs`: no rank makes progress any more; a failure is then the reason of a hang.
+    """
     told = set()
     if run.alerts.exists():
         for line in run.alerts.read_text(encoding="utf-8").splitlines():
             entry = json.loads(line)
-            told.add((entry["cause"], tuple(entry["ranks"])))
+            if "cause" in entry:
+                told.add((entry["cause"], tuple(entry["ranks"])))
     with run.alerts.open("a", encoding="utf-8") as file:
         for finding in report.findings:
             key = {"cause": finding.cause, "ranks": finding.ranks}
             if finding.severity != "info" and tuple(key.values()) not in told:
-                file.write(json.dumps({"finding": finding.id, **key, "step": report.run.steps}) + "\n")
+                more = {"step": report.run.steps, "hang": hangs and finding.kind == "failure"}
+                file.write(json.dumps({"finding": finding.id, **key, **more}) + "\n")

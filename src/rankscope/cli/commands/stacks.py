@@ -5,10 +5,15 @@ from __future__ import annotations
 import argparse
 import sys
 
+from typing import TYPE_CHECKING
+
 from rankscope.base.errors import UserError
 from rankscope.base.rundir import RunDir
 from rankscope.cli.command import Command
 from rankscope.cli.options import add_runs_dir, runs_dir
+
+if TYPE_CHECKING:
+    from rankscope.views.stacks import RankStack
 
 
 class Stacks(Command):
@@ -18,7 +23,9 @@ class Stacks(Command):
     example = "rankscope stacks last"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("what", nargs="+", metavar="RUN|PID", help="a run, or processes that rankscope did not start")
+        parser.add_argument(
+            "what", nargs="+", metavar="RUN|PID", help="a run, or processes that rankscope did not start"
+        )
         add_runs_dir(parser)
 
     def run(self, args: argparse.Namespace) -> int:
@@ -36,7 +43,7 @@ class Stacks(Command):
         return 0
 
 
-def _from_outside(pids: list[int]) -> list[object]:
+def _from_outside(pids: list[int]) -> list[RankStack]:
     from rankscope.cli.processes import local_ranks, stack_from_outside
     from rankscope.views.stacks import RankStack
 
@@ -54,31 +61,14 @@ def _from_outside(pids: list[int]) -> list[object]:
     return found
 
 
-def _of_run(run: RunDir) -> list[object]:
+def _of_run(run: RunDir) -> list[RankStack]:
     """From the records of a run; of one that is going on, after its recorder has brought them into the store."""
     from rankscope.analysis.facts import Facts
-    from rankscope.analysis.standing import ended_well, standing
     from rankscope.analysis.tables import load
-    from rankscope.analysis.wavefront import calls
     from rankscope.cli.commands.diagnose import diagnose
     from rankscope.cli.session import open_when_free
-    from rankscope.views.stacks import RankStack
+    from rankscope.cli.standings import rank_stacks
 
     diagnose(run)
     with open_when_free(run) as store:
-        facts = Facts(load(store))
-    found = []
-    for position, rank in enumerate(facts.ranks):
-        where = standing(facts, position)
-        own = calls(facts, position)
-        state = (
-            "has ended" if ended_well(facts, position)
-            else "waits for its peers" if where.waits
-            else "waits" if where.blocked
-            else "runs"
-        )  # fmt: skip
-        frames = where.stack.frames if where.stack is not None else ()
-        shown = tuple(f"{f.file}:{f.line}:{f.function}" for f in frames if where.stack and where.stack.is_user(f))
-        last = f"{own[-1].short}, number {own[-1].sequence} of its group" if own else ""
-        found.append(RankStack(rank.rank, state, where.ns / 1e6, last, shown))
-    return found
+        return rank_stacks(Facts(load(store)))
