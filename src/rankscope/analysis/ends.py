@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from rankscope.analysis.facts import Facts
 from rankscope.analysis.stacks import Place
 from rankscope.analysis.tables import Rows, column
-from rankscope.records.host import Goodbye, ProcessEnd
+from rankscope.records.collective import Collective
+from rankscope.records.host import CaughtException, Goodbye, ProcessEnd
 from rankscope.records.training import Step
 
 LOST_PEER = re.compile(
@@ -105,7 +106,24 @@ def _end(facts: Facts, position: int, said: Rows, seen: Rows) -> End:
             status = int(column(last, ProcessEnd, "status")[0])
             number = status & 0x7F or None
             code = None if number else status >> 8
+    if not exception and code:
+        exception, place, time_ns = _caught_last(facts, position, time_ns)
     return End(position, time_ns, code, number, exception, place, _steps(facts, pid), bool(len(said)))
+
+
+def _caught_last(facts: Facts, position: int, ended_ns: int) -> tuple[str, Place | None, int]:
+    """The exception that a process with an exit code caught last, with its place and time, where it has done nothing
+    more since: launchers and command lines catch what their programs raise, tell of it, and leave."""
+    pid = facts.ranks[position].pid
+    mine = [rows[rows["process"] == pid] for rows in map(facts.tables.of, (CaughtException, Collective, Step))]
+    caught, *work = mine
+    if not len(caught):
+        return "", None, ended_ns
+    last = caught[-1:]
+    if any(len(rows) and rows["time_ns"].max() > last["time_ns"][0] for rows in work):
+        return "", None, ended_ns
+    place = facts.place(position, int(column(last, CaughtException, "site")[0]))
+    return facts.tables.name(pid, int(last["name"][0])), place, int(last["time_ns"][0])
 
 
 def _steps(facts: Facts, pid: int) -> int:

@@ -26,7 +26,7 @@ from rankscope.analysis.standing import (
     standing,
 )
 from rankscope.analysis.tables import column
-from rankscope.analysis.wavefront import UNEQUAL, Call, Front, call_before, calls, fronts, habit, last_front
+from rankscope.analysis.wavefront import UNEQUAL, Call, Front, call_before, calls, fronts, habit, known_to, last_front
 from rankscope.analysis.wording import numbered
 from rankscope.records.host import CaughtException, Fault, LastCall
 from rankscope.records.loading import BatchWait, LoaderStart
@@ -194,7 +194,7 @@ def _judge(facts: Facts, front: Front) -> tuple[float, Blame] | None:
         odd = odd if len(odd) * 2 < len(everyone) else everyone
         both = " and ".join(front.entered[camp[0]].short for camp in front.camps)
         return weight, Blame("collective-order-mismatch", odd, call.site, f"at the same count: {both}", 0.9, front)
-    if surprise[odd[0]] >= 1:  # nobody has ever called it there: one call too many
+    if not known_to(facts, [p for p in front.entered if p not in odd], call):  # one call too many
         why = f"{_who(facts, odd)} called {call.short}, which the others do not: they were in {other.short}"
         return weight, Blame("missing-collective", odd, call.site, why, 0.9, front)
     why = f"{_who(facts, odd)} did not call {other.short} as the others did, and went on to {call.short}"
@@ -216,14 +216,17 @@ def _odd(
     if len(ordered[0]) < len(ordered[-1]):
         return tuple(ordered[0]), called
     worst = max(ordered, key=lambda camp: max(surprise[p] for p in camp))
-    if _exhausted(facts, worst[0]) or all(_exhausted(facts, p) == _exhausted(facts, worst[0]) for p in called):
-        return tuple(worst), called
-    return tuple(next(camp for camp in ordered if camp is not worst)), called
+    rest = tuple(p for p in sorted(called) if p not in worst)
+    if all(_exhausted(facts, p) == _exhausted(facts, worst[0]) for p in rest):
+        # What the others have called there as well they call as a rule, and have left out now.
+        skipped = known_to(facts, rest, called[worst[0]])
+        return (rest if skipped else tuple(worst)), called
+    return (tuple(worst) if _exhausted(facts, worst[0]) else rest), called
 
 
 def _surprise(facts: Facts, position: int, call: Call, moment: int) -> float:
     """1: nobody has ever called it after what was called before; 0: always."""
-    count, of = habit(facts, call_before(facts, position, call), call, moment)
+    count, of = habit(facts, position, call, moment)
     return 1 - count / of if of else 0.0
 
 

@@ -27,8 +27,10 @@ def find_ranks(tables: Tables) -> tuple[Rank, ...]:
     steps = _counts(tables, Step)
     forwards = _counts(tables, Forward)
     best: dict[int, Process] = {}
+    # What only started ranks (`mp.spawn`) is none, though it may have told of their end.
+    parents = {process.parent for process in tables.processes.values() if process.role == "rank"}
     for pid, process in tables.processes.items():
-        if process.role != "rank":
+        if process.role != "rank" or (pid in parents and not steps.get(pid)):
             continue
         work = (steps.get(pid, 0), forwards.get(pid, 0))
         other = best.get(process.rank)
@@ -36,6 +38,8 @@ def find_ranks(tables: Tables) -> tuple[Rank, ...]:
             best[process.rank] = process
     if any(steps.get(p.pid) for p in best.values()):
         best = {rank: p for rank, p in best.items() if steps.get(p.pid) or p.world_size > 1}
+    if not best:
+        best = {0: p for p in tables.processes.values() if p.role == "launcher"}  # it failed before it started any
     workers: dict[int, list[int]] = {}
     for pid, process in tables.processes.items():
         if process.role == "loader-worker":

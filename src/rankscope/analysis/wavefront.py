@@ -6,22 +6,26 @@ operation and some another, or some come and others do not.
 
 from __future__ import annotations
 
-from collections import Counter as Counted
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
+
+import numpy as np
 
 from rankscope.analysis.facts import Facts
 from rankscope.analysis.stacks import Place
-from rankscope.analysis.tables import column
-from rankscope.records.collective import Collective
+from rankscope.analysis.tables import Rows, column
+from rankscope.records.collective import Collective, PendingCollective
 
 DEFAULT = "group:default"
 UNEQUAL = ("allgather", "alltoall", "gather", "scatter", "barrier", "allgather_coalesced", "reduce_scatter")
 """Operations whose inputs may differ between ranks: their outputs say what is expected."""
-TAIL = 4000
-"""Operations of a rank from its end on: enough for its habits, and little enough to be compared one by one."""
+TAIL, ALL_TAILS = 4000, 64_000
+"""Operations of a rank, and of all, from the end on: enough for habits, and little enough to be compared one by one."""
+HISTORIES = (32, 16, 8, 4, 2, 1)
+"""Calls before a call that are compared, the longest first."""
+SEEN_OFTEN = 3
+"""A history that came up less often tells nothing about what follows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +79,9 @@ def calls(facts: Facts, position: int) -> tuple[Call, ...]:
 
 def _calls(facts: Facts, position: int) -> tuple[Call, ...]:
     rank = facts.ranks[position]
-    rows = facts.tables.of(Collective)
-    rows = rows[(rows["process"] == rank.pid) & (column(rows, Collective, "point_to_point") == 0)][-TAIL:]
+    rows, last = (_of_rank(facts, position, kind) for kind in (Collective, PendingCollective))
+    rows = np.concatenate([rows[-min(TAIL, ALL_TAILS // facts.size) :], last[~np.isin(last["a"], rows["a"])]])
+    rows = rows[np.argsort(rows["time_ns"], kind="stable")]
     words = ("group", "sequence", "name", "shape", "bytes", "site")
     fields = [column(rows, Collective, word).tolist() for word in words]
     times, steps = rows["time_ns"].tolist(), rows["step"].tolist()
@@ -88,6 +93,11 @@ def _calls(facts: Facts, position: int) -> tuple[Call, ...]:
         )
         for group, sequence, operation, shape, size, site, time, step in zip(*fields, times, steps, strict=True)
     )  # fmt: skip
+
+
+def _of_rank(facts: Facts, position: int, kind: type[Collective] | type[PendingCollective]) -> Rows:
+    rows: Rows = facts.tables.of(kind)
+    return rows[(rows["process"] == facts.ranks[position].pid) & (column(rows, kind, "point_to_point") == 0)]
 
 
 def group_words(group: str) -> str:
@@ -141,19 +151,45 @@ def last_front(facts: Facts, group: str) -> Front | None:
     return Front(group, sequence, entered, ())
 
 
-def habit(facts: Facts, before: Call | None, call: Call, until_ns: int) -> tuple[int, int]:
-    """How often some rank did `call` right after what `before` is, and how often it did anything after that.
+def habit(facts: Facts, position: int, call: Call, until_ns: int) -> tuple[int, int]:
+    """How often some rank did `call` after the same history, and how often it did anything then; until the stop.
 
-    Until the stop, by operation and line. (0, n): nobody has ever done so.
+    The history is as long as has been seen often enough: of 14 equal calls in a step only the whole step before tells
+    that a 15th is one too many. (0, n): nobody has ever done so.
     """
-    after: Counted[tuple[str, str, int]] = Counted()
-    wanted = before.where if before else ("", "", 0)
+    tokens = facts.once(_tokens, position)
+    at = calls(facts, position).index(call)
+    for length in HISTORIES:
+        if length > at:
+            continue
+        seen = facts.once(_followers, length).get(tokens[at - length : at], ())
+        before = [where for time_ns, where in seen if time_ns < until_ns]
+        if len(before) >= SEEN_OFTEN:
+            return before.count(call.where), len(before)
+    return 0, 0
+
+
+def _tokens(facts: Facts, position: int) -> tuple[Hashable, ...]:
+    """For each call of a rank what it is in its history: operation, line, and whether it was the first of its step."""
+    own = calls(facts, position)
+    steps = [None, *(call.step for call in own)]
+    return tuple((call.where, call.step != before) for call, before in zip(own, steps[:-1], strict=True))
+
+
+def _followers(facts: Facts, length: int) -> dict[tuple[Hashable, ...], list[tuple[int, tuple[str, str, int]]]]:
+    """History of that length -> time and place of each call that came after it, on any rank."""
+    found: dict[tuple[Hashable, ...], list[tuple[int, tuple[str, str, int]]]] = defaultdict(list)
     for position in range(facts.size):
-        own: Sequence[Call] = calls(facts, position)
-        for earlier, later in pairwise(own):
-            if earlier.where == wanted and later.time_ns < until_ns:
-                after[later.where] += 1
-    return after[call.where], sum(after.values())
+        tokens = facts.once(_tokens, position)
+        for at, call in enumerate(calls(facts, position)):
+            if at >= length:
+                found[tokens[at - length : at]].append((call.time_ns, call.where))
+    return found
+
+
+def known_to(facts: Facts, positions: Iterable[int], call: Call) -> bool:
+    """Whether all of these ranks have called the same operation in the same line before."""
+    return all(any(c.where == call.where and c.time_ns < call.time_ns for c in calls(facts, p)) for p in positions)
 
 
 def call_before(facts: Facts, position: int, call: Call) -> Call | None:

@@ -22,12 +22,14 @@ from rankscope.capture.self_cost import FACTOR, KERNEL_NS, WRAPPER_NS, slowness
 from rankscope.capture.source import Source
 from rankscope.capture.unused import unused_names
 from rankscope.records import payload, ring_layout
-from rankscope.records.host import Goodbye
+from rankscope.records.host import CaughtException, Goodbye
 from rankscope.records.training import Step
 
 TIMED_EVERY, TIMED = 16, 8
 """Of so many steps one, this one, is timed. It is never one that is recorded module by module for its number."""
 NEVER = 1 << 62
+MOST_CAUGHT = 200
+"""Exceptions of a process that are written: a program that logs one each step says nothing new after so many."""
 MAX_NAMES = 32_767  # some records have 15 bits for an id; what comes later is written under id 0, "(other)"
 
 
@@ -40,6 +42,8 @@ class Agent:
     def __init__(self, config: Config) -> None:  # noqa: PLR0915  one line an attribute: slots of plain data
         self.config = config
         self.put: Put = self._first_put
+        self.pending: Put = _nothing
+        """Into the slot for the operation that the training thread is in."""
         self.step = 0
         self.depth = 0
         """Modules that the training thread is inside of; 0 in user code."""
@@ -88,6 +92,8 @@ class Agent:
         self.armed_ns = 0
         self.torch_module: object = None
         self.backend = ""
+        self.rank_hint = (-1, -1)
+        """Rank and world size that the program has given to `init_process_group`; -1: it has not."""
         self.parameters = 0
         self._names: dict[str, int] = {}
         self._sites: dict[tuple[int, int], int] = {}
@@ -165,6 +171,7 @@ class Agent:
             ring.payload(payload.NAME, id, text)
         self.ring = ring
         self.put = ring.lane()
+        self.pending = ring.pending
         self.describe()
         for call in self.on_open:
             with guard.guard("opening a source"):
@@ -220,7 +227,7 @@ class Agent:
         self.put(*values)
 
     def _make_ring(self) -> Ring | None:
-        sizes = ring_layout.WORKER_SIZES if self.role == "loader-worker" else ring_layout.RANK_SIZES
+        sizes = ring_layout.RANK_SIZES if self.role == "rank" else ring_layout.WORKER_SIZES
         # A process that was forked twice from the same parent may reuse a pid within a long run.
         file = f"{os.getpid()}-{now_ns():x}.ring"
         for folder in self.config.ring_folders:
@@ -274,7 +281,7 @@ class Agent:
         ours, previous = self._excepthooks
         if ours is not None and sys.excepthook is ours:
             sys.excepthook = previous
-        self.put = _nothing
+        self.put = self.pending = _nothing
         self.ended = True
 
     def watch_end(self) -> None:
@@ -284,16 +291,36 @@ class Agent:
 
         def excepthook(kind: type[BaseException], error: BaseException, trace: object) -> None:
             with guard.guard("noting the last exception"):
-                unused = unused_names(str(error), error.__traceback__)
-                text = f"{kind.__name__}: {f'no gradient for {unused}: ' if unused else ''}{error}"
-                self.raised = (
-                    self.name(text[:500]), self.raising_site(error.__traceback__), now_ns()
-                )  # fmt: skip
+                self._open_at_death(kind)
+                self.raised = self.name(self._words(error)), self.raising_site(error.__traceback__), now_ns()
             previous(kind, error, trace)  # type: ignore[arg-type]
 
         sys.excepthook = excepthook
         self._excepthooks = (excepthook, previous)
 
+    def _open_at_death(self, kind: type[BaseException]) -> None:
+        """A process that dies before it trains or joins a group has something to say all the same."""
+        if self.ring is None and issubclass(kind, Exception):
+            if "torch.distributed.run" in sys.modules:
+                self.role = "launcher"
+            self.open()
+
+    def caught(self, error: BaseException) -> None:
+        """Write an exception that the program has caught, with the line that raised it."""
+        if self.ring is None or self.ended or self._caught >= MOST_CAUGHT or not isinstance(error, Exception):
+            return
+        self._caught += 1
+        text = self.name(self._words(error))
+        place = self.raising_site(error.__traceback__)
+        self.thread_put()(now_ns(), 0, CaughtException.code, text, self.step, place, 0, 0)
+
+    @staticmethod
+    def _words(error: BaseException) -> str:
+        """`Type: message`, with the names of the parameters that DDP only counts."""
+        unused = unused_names(str(error), error.__traceback__)
+        return f"{type(error).__name__}: {f'no gradient for {unused}: ' if unused else ''}{error}"[:500]
+
+    _caught = 0
     raised = (0, 0, 0)
     """Of the exception that ended the program: name ids of its text and place, and when."""
 
@@ -324,6 +351,7 @@ class Agent:
         """A forked child has its own story: it must never write into its parent's ring."""
         self.ring = None
         self.put = self._first_put if not self.ended else _nothing
+        self.pending = _nothing
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self.thread = threading.get_ident()
@@ -336,6 +364,7 @@ class Agent:
         self.own_ns = 0
         self.started_ns = now_ns()
         self.raised = (0, 0, 0)
+        self._caught = 0
         self.governor = Governor(self)
         for call in self.in_child:
             with guard.guard("starting anew after fork"):

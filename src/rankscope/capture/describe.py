@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def describe_process(agent: Agent) -> Process:
     """The description of the calling process; ranks come from the process group, else from the environment."""
     torch: Any = sys.modules.get("torch")
-    rank, world = _number("RANK", 0), _number("WORLD_SIZE", 1)
+    rank, world = _number("RANK", max(0, agent.rank_hint[0])), _number("WORLD_SIZE", max(1, agent.rank_hint[1]))
     distributed = getattr(torch, "distributed", None)
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         rank, world = distributed.get_rank(), distributed.get_world_size()

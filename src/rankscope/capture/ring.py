@@ -93,6 +93,16 @@ class Ring:
             lease = self._local.lease = _Lease(self._free, lane)
         return lease.lane.put
 
+    @property
+    def pending(self) -> Put:
+        """A put into the one slot for an operation that may never return; its own record follows when it has."""
+        pack, view, at = SLOT.pack_into, self._map, layout.PENDING
+
+        def pending(time_ns: int, duration_ns: int, kind: int, name: int, step: int, a: int, b: int, c: int) -> None:  # noqa: PLR0917
+            pack(view, at, time_ns, time_ns, duration_ns, kind, name, step, a, b, c, time_ns)
+
+        return pending
+
     def payload(self, kind: int, id: int, text: str) -> None:
         """Append one name, stack or description; dropped and counted when the region is full."""
         data = text.encode("utf-8", "replace")

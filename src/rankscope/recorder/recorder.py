@@ -45,6 +45,8 @@ Rarer frames are cheaper: what the store does for one costs 20 ms of CPU, howeve
 MAX_ROWS_HELD = 100_000
 """While the disk is full: 8 MB, half a minute of the busiest programs."""
 MAX_TEXTS_HELD = 20_000
+PENDING_LANE = 60_000
+"""Lane of operations that have not returned; of no ring's lanes."""
 ROWS_A_FRAME = 50_000
 """4 MB: a frame is held in memory whole, here and where it is stored."""
 SETTLED_NS = 1_000_000_000
@@ -61,6 +63,8 @@ class _Watched:
     payloads_dropped: int = 0
     fresh: int = 0
     """Rows read since the last flush."""
+    pending: int = 0
+    """Commit of the pending operation that was written last."""
     handle: int = -1
     """pidfd: becomes readable when the process ends."""
 
@@ -121,8 +125,12 @@ class Recorder:
         return sum(not w.ended for w in self._rings.values())
 
     def stall_due(self) -> bool:
-        """Whether a rank has been without progress long enough to be looked at."""
-        return self._progress.due(self._clock(), self._ranks())
+        """Whether a rank has been without progress long enough to be looked at; then what it is in is written."""
+        due = self._progress.due(self._clock(), self._ranks())
+        for watched in self._rings.values() if due else ():
+            if not watched.closed:
+                self._note_pending(watched)
+        return due
 
     @property
     def handles(self) -> list[int]:
@@ -183,6 +191,7 @@ class Recorder:
             torn += skipped
             self._take(reader, watched.role)
         self._note_lost("torn by the end of the process", torn, reader.pid)
+        self._note_pending(watched)
         self._note_dropped(watched)
         if watched.handle >= 0:
             os.close(watched.handle)
@@ -192,6 +201,13 @@ class Recorder:
         status = reader.exit_status
         how = 0 if status is None else status & 0xFFFF | 1 << 16
         self._own.add(ProcessEnd.code, "", self._clock(), reader.pid, int(reader.said_goodbye), how)
+
+    def _note_pending(self, watched: _Watched) -> None:
+        """The operation that the process is in, or was in last: its own record is missing where it never returned."""
+        slot = watched.reader.pending()
+        if len(slot) and int(slot["commit"][0]) != watched.pending:
+            watched.pending = int(slot["commit"][0])
+            self._hold(slot, watched.reader.pid, PENDING_LANE)
 
     def _note_lost(self, why: str, count: int, pid: int) -> None:
         if count:

@@ -108,6 +108,11 @@ class RingReader:
             step //= 2
         return low
 
+    def pending(self) -> NDArray[np.void]:
+        """The slot of the operation that the training thread is in, or was in last; empty where there was none."""
+        slot = np.frombuffer(self._map, SLOT_DTYPE, 1, layout.PENDING).copy()
+        return slot if slot["kind"][0] and slot["commit"][0] == slot["seal"][0] else slot[:0]
+
     def give_up_torn(self) -> int:
         """After the writer's death: skip slots that will never be finished; returns how many."""
         skipped = 0

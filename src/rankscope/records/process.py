@@ -15,7 +15,7 @@ class Process:
 
     pid: int
     role: str = "rank"
-    """`rank`, `loader-worker` or `recorder`."""
+    """`rank`, `loader-worker`, `launcher` (torchrun, where it fails) or `recorder`."""
     rank: int = 0
     local_rank: int = 0
     world_size: int = 1

@@ -2,6 +2,7 @@
 
     0     magic, version, pid, start time, number of lanes, payload region
     256   lane table: offset, slots, thread id of each lane
+    2048  one slot: the operation that the training thread is in, or was in last
     4000  control page of counters that the writer sets: payload bytes written, records dropped, goodbye
     4096  lanes (rings of 64-byte slots), then the payload region (written once, from its start to its end)
 
@@ -23,6 +24,7 @@ LANE: Final = struct.Struct("<QIIQ")
 """offset in the file, slots (a power of two), lane number, thread id (0: free)."""
 LANE_TABLE: Final = 256
 MAX_LANES: Final = 32
+PENDING: Final = 2048
 PAYLOAD_WRITTEN: Final = 4000
 DROPPED: Final = 4008
 PAYLOAD_DROPPED: Final = 4016

@@ -8,7 +8,6 @@ from rankscope.analysis.detector import Detector
 from rankscope.analysis.facts import Facts
 from rankscope.analysis.failure_finding import found
 from rankscope.base.finding import Finding
-from rankscope.records.collective import Collective
 
 TITLE = "ranks call collectives in different order: {why}"
 ADVICE = ("go through the same things in the same order on every rank (sort the keys)",)
@@ -31,7 +30,7 @@ class CollectiveOrderMismatch(Detector):
     """
 
     name = "collective-order-mismatch"
-    needs = (Collective,)
+    needs = ()
     any_length = True
     inference = True
 

@@ -8,7 +8,6 @@ from rankscope.analysis.detector import Detector
 from rankscope.analysis.facts import Facts
 from rankscope.analysis.failure_finding import found
 from rankscope.base.finding import Finding
-from rankscope.records.collective import Collective
 
 TITLE = "{who}: {why}{where}"
 ADVICE = ("agree on the size before the call (all_reduce of the maximum), and pad",)
@@ -32,7 +31,7 @@ class CollectiveShapeMismatch(Detector):
     """
 
     name = "collective-shape-mismatch"
-    needs = (Collective,)
+    needs = ()
     any_length = True
     inference = True
 

@@ -8,7 +8,6 @@ from rankscope.analysis.detector import Detector
 from rankscope.analysis.facts import Facts
 from rankscope.analysis.failure_finding import found
 from rankscope.base.finding import Finding
-from rankscope.records.host import ProcessEnd
 
 TITLE = "{who} died first: {why}{where}"
 ADVICE = ("look at what it did last; for SIGKILL ask the kernel's log for the memory killer",)
@@ -32,7 +31,7 @@ class DeadRank(Detector):
     """
 
     name = "dead-rank"
-    needs = (ProcessEnd,)
+    needs = ()
     any_length = True
     inference = True
 

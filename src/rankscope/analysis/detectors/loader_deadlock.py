@@ -8,7 +8,6 @@ from rankscope.analysis.detector import Detector
 from rankscope.analysis.facts import Facts
 from rankscope.analysis.failure_finding import found
 from rankscope.base.finding import Finding
-from rankscope.records.training import Step
 
 TITLE = "{who}: {why}{where}"
 ADVICE = ("start workers by spawn or forkserver (multiprocessing_context), or create the lock in the worker",)
@@ -31,7 +30,7 @@ class LoaderDeadlock(Detector):
     """
 
     name = "loader-deadlock"
-    needs = (Step,)
+    needs = ()
     any_length = True
     inference = True
 

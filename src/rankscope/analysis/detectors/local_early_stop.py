@@ -8,7 +8,6 @@ from rankscope.analysis.detector import Detector
 from rankscope.analysis.facts import Facts
 from rankscope.analysis.failure_finding import found
 from rankscope.base.finding import Finding
-from rankscope.records.training import Step
 
 TITLE = "{who} left the training loop alone: {why}{where}"
 ADVICE = ("let all ranks decide together: all_reduce the metric or the flag before `break`",)
@@ -31,7 +30,7 @@ class LocalEarlyStop(Detector):
     """
 
     name = "local-early-stop"
-    needs = (Step,)
+    needs = ()
     any_length = True
     inference = True
 

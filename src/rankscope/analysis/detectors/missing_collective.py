@@ -8,7 +8,6 @@ from rankscope.analysis.detector import Detector
 from rankscope.analysis.facts import Facts
 from rankscope.analysis.failure_finding import found
 from rankscope.base.finding import Finding
-from rankscope.records.collective import Collective
 
 TITLE = "{why}{where}"
 ADVICE = ("call it on every rank of the group, or on none: with an empty tensor where there is nothing to give",)
@@ -32,7 +31,7 @@ class MissingCollective(Detector):
     """
 
     name = "missing-collective"
-    needs = (Collective,)
+    needs = ()
     any_length = True
     inference = True
 

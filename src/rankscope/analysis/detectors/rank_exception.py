@@ -8,7 +8,6 @@ from rankscope.analysis.detector import Detector
 from rankscope.analysis.facts import Facts
 from rankscope.analysis.failure_finding import found
 from rankscope.base.finding import Finding
-from rankscope.records.host import Goodbye
 
 TITLE = "{who}: {why}{where}"
 ADVICE = ("look at that line, with the batch that the rank had",)
@@ -31,7 +30,7 @@ class RankException(Detector):
     """
 
     name = "rank-exception"
-    needs = (Goodbye,)
+    needs = ()
     any_length = True
     inference = True
 

@@ -8,7 +8,6 @@ from rankscope.analysis.detector import Detector
 from rankscope.analysis.facts import Facts
 from rankscope.analysis.failure_finding import found
 from rankscope.base.finding import Finding
-from rankscope.records.host import Goodbye
 
 TITLE = "{who}: the processes formed no group: {why}{where}"
 ADVICE = ("choose a free port (torchrun --standalone, or --rdzv-endpoint host:0), and end what holds the old one",)
@@ -31,7 +30,7 @@ class RendezvousFailure(Detector):
     """
 
     name = "rendezvous-failure"
-    needs = (Goodbye,)
+    needs = ()
     any_length = True
     inference = True
 

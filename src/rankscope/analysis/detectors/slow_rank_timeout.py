@@ -8,7 +8,6 @@ from rankscope.analysis.detector import Detector
 from rankscope.analysis.facts import Facts
 from rankscope.analysis.failure_finding import found
 from rankscope.base.finding import Finding
-from rankscope.records.training import Step
 
 TITLE = "{who} {why}{where}"
 ADVICE = ("shorten that work or split it over ranks; or give init_process_group a longer timeout",)
@@ -31,7 +30,7 @@ class SlowRankTimeout(Detector):
     """
 
     name = "slow-rank-timeout"
-    needs = (Step,)
+    needs = ()
     any_length = True
     inference = True
 

@@ -8,7 +8,6 @@ from rankscope.analysis.detector import Detector
 from rankscope.analysis.facts import Facts
 from rankscope.analysis.failure_finding import found
 from rankscope.base.finding import Finding
-from rankscope.records.training import Step
 
 TITLE = "{who} {why}{where}"
 ADVICE = ("look at who holds what it waits for",)
@@ -31,7 +30,7 @@ class StuckRank(Detector):
     """
 
     name = "stuck-rank"
-    needs = (Step,)
+    needs = ()
     any_length = True
     inference = True
 

@@ -8,7 +8,6 @@ from rankscope.analysis.detector import Detector
 from rankscope.analysis.facts import Facts
 from rankscope.analysis.failure_finding import found
 from rankscope.base.finding import Finding
-from rankscope.records.training import Step
 
 TITLE = "{who} ran out of batches while the others wait: {why}{where}"
 ADVICE = ("give every rank the same number of batches (DistributedSampler, drop_last), or use `model.join()`",)
@@ -32,7 +31,7 @@ class UnevenInputs(Detector):
     """
 
     name = "uneven-inputs"
-    needs = (Step,)
+    needs = ()
     any_length = True
     inference = True
 

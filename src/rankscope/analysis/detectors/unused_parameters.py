@@ -8,7 +8,6 @@ from rankscope.analysis.detector import Detector
 from rankscope.analysis.facts import Facts
 from rankscope.analysis.failure_finding import found
 from rankscope.base.finding import Finding
-from rankscope.records.host import Goodbye
 
 TITLE = "{who}: parameters without a gradient: {why}{where}"
 ADVICE = ("use them in the loss on every rank, freeze them, or set find_unused_parameters=True",)
@@ -31,7 +30,7 @@ class UnusedParameters(Detector):
     """
 
     name = "unused-parameters"
-    needs = (Goodbye,)
+    needs = ()
     any_length = True
     inference = True
 

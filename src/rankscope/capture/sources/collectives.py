@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from functools import wraps
+from inspect import signature
 from sys import _getframe
 from threading import get_ident
 from time import monotonic_ns, sleep
@@ -14,7 +15,7 @@ from rankscope.capture.boot import after_import
 from rankscope.capture.callsite import describe, is_library, user_frame
 from rankscope.capture.patches import Patches
 from rankscope.capture.source import Source
-from rankscope.records.collective import Collective, CommunicationCode, CommunicationWait
+from rankscope.records.collective import Collective, CommunicationCode, CommunicationWait, PendingCollective
 
 if TYPE_CHECKING:
     from rankscope.capture.agent import Agent
@@ -32,7 +33,7 @@ class Collectives(Source):
     """
 
     name = "collectives"
-    emits = (Collective, CommunicationWait, CommunicationCode)
+    emits = (Collective, PendingCollective, CommunicationWait, CommunicationCode)
     stage = "communication"
 
     def install(self, agent: Agent) -> None:
@@ -89,6 +90,7 @@ class Collectives(Source):
         name = agent.name(short.rstrip("_"))
         redispatch = operation._handle.redispatch_boxed
         describe, default, groups = self._describe, self._default, self._world.pg_map
+        pending = PendingCollective.code
 
         def kernel(keyset: Any, *args: Any) -> Any:
             if agent.ended:
@@ -106,6 +108,8 @@ class Collectives(Source):
             t1 = monotonic_ns()
             if agent.in_backward:
                 agent.backward_last_enter = t1
+            if mine:
+                agent.pending(t1, 0, pending, name, agent.step, a, size, c)
             result = redispatch(keyset - key, *args)
             t2 = monotonic_ns()
             try:
@@ -310,16 +314,31 @@ class Collectives(Source):
         agent = self._agent
         original = distributed_c10d.init_process_group
 
+        parameters = list(signature(original).parameters)
+
         @wraps(original)
         def joining(*args: Any, **kwargs: Any) -> Any:
-            result = original(*args, **kwargs)
             with guard("joining a process group"):
-                agent.open()
+                given = {**dict(zip(parameters, args, strict=False)), **kwargs}
+                agent.rank_hint = _number(given.get("rank")), _number(given.get("world_size"))
+                agent.open()  # before: ranks may wait in here, and fail
+            try:
+                result = original(*args, **kwargs)
+            except Exception as error:
+                with guard("noting why no group was formed"):
+                    agent.caught(error)
+                raise
+            with guard("joining a process group"):
                 agent.describe()
             return result
 
         self._patches.replace(distributed_c10d, "init_process_group", joining)
         self._patches.replace(sys.modules["torch.distributed"], "init_process_group", joining)
+
+
+def _number(value: Any) -> int:
+    """A rank or world size that was given by number; -1: it was not."""
+    return value if isinstance(value, int) else -1
 
 
 def _code_of(hook: Any) -> Any:

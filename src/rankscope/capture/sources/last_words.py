@@ -7,7 +7,6 @@ import os
 import traceback
 from functools import wraps
 from time import monotonic_ns
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from rankscope.base.guard import guard
@@ -17,9 +16,6 @@ from rankscope.records.host import CaughtException, LastCall
 
 if TYPE_CHECKING:
     from rankscope.capture.agent import Agent
-
-MOST_CAUGHT = 200
-"""Exceptions of a process that are written: a program that logs one each step says nothing new after so many."""
 
 
 class LastWords(Source):
@@ -34,7 +30,6 @@ class LastWords(Source):
     def install(self, agent: Agent) -> None:
         self._agent = agent
         self._patches = Patches()
-        self._caught = 0
         self._faults: Any = None
         for name in ("_exit", "abort"):
             self._patches.replace(os, name, self._leaving(name, getattr(os, name)))
@@ -75,19 +70,13 @@ class LastWords(Source):
         return leave
 
     def _formatting(self, original: Any) -> Any:
+        agent = self._agent
+
         @wraps(original)
         def __init__(this: Any, kind: Any, error: Any, trace: Any, *args: Any, **kwargs: Any) -> None:
             original(this, kind, error, trace, *args, **kwargs)
             with guard("noting an exception"):
-                self._note(error, trace)
+                if isinstance(error, Exception) and error.__traceback__ is not None:
+                    agent.caught(error)
 
         return __init__
-
-    def _note(self, error: Any, trace: TracebackType | None) -> None:
-        agent = self._agent
-        if agent.ring is None or agent.ended or self._caught >= MOST_CAUGHT or not isinstance(error, Exception):
-            return
-        self._caught += 1
-        text = agent.name(f"{type(error).__name__}: {error}"[:500])
-        place = agent.raising_site(trace)
-        agent.thread_put()(monotonic_ns(), 0, CaughtException.code, text, agent.step, place, 0, 0)
