@@ -42,6 +42,8 @@ def found(facts: Facts, cause: str, title: str, advice: tuple[str, ...]) -> Iter
 
 
 def _component(root: Blame) -> str:
+    if root.component:
+        return root.component
     if root.front is not None and root.positions[0] in root.front.entered:
         return root.front.entered[root.positions[0]].short
     return root.place.function if root.place is not None else root.why.partition(":")[0]

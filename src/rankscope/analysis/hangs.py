@@ -55,6 +55,8 @@ class Blame:
     confidence: float
     front: Front | None = None
     end: End | None = None
+    component: str = ""
+    """What is at fault, where it is neither the operation nor the function."""
 
 
 def blame(facts: Facts) -> Blame | None:
@@ -90,7 +92,9 @@ def _own_failure(facts: Facts, first: End, positions: tuple[int, ...]) -> Blame:
     if worker is not None:
         return Blame("rank-exception", positions, worker.place or first.place, worker.words, 0.9, end=first)
     if UNUSED.search(first.exception):
-        return Blame("unused-parameters", positions, first.place, first.exception, 0.95, end=first)
+        names = first.exception.partition("no gradient for ")[2].partition(": Expected")[0]
+        words = names or first.exception
+        return Blame("unused-parameters", positions, first.place, words, 0.95, end=first, component=names)
     if RENDEZVOUS.search(first.exception):
         return Blame("rendezvous-failure", positions[:1], first.place, first.exception, 0.9, end=first)
     if HARDWARE.search(first.exception):
@@ -158,7 +162,7 @@ def _modes(facts: Facts) -> Blame | None:
     if not odd or not any(_stops(facts, front) for front in fronts(facts)):
         return None
     why = f"trained {model} in another mode than the others: layers that synchronise in training mode only do not match"
-    return Blame("mode-mismatch", odd, None, why, 0.85)
+    return Blame("mode-mismatch", odd, None, why, 0.85, component=model)
 
 
 # -- calls that do not fit together ------------------------------------------------------------------------------------
@@ -217,7 +221,7 @@ def _judge(facts: Facts, front: Front) -> tuple[float, Blame] | None:
     left = _left_loop(facts, odd, tuple(p for p in {**front.entered, **elsewhere} if p not in odd), call, other)
     if left is not None:
         place = _loader_site(facts, odd[0]) or head(other.site) if left == "uneven-inputs" else leaving(other.site)
-        why = f"{_who(facts, odd)} had left the loop and called {call.short}"
+        why = f"went on to {call.short} while they were in {other.short}"
         return weight, Blame(left, odd, place or call.site, why, 0.85, front)
     if call.site != other.site and same_loop(call.site, other.site):
         everyone = tuple(sorted(front.entered))
@@ -225,10 +229,10 @@ def _judge(facts: Facts, front: Front) -> tuple[float, Blame] | None:
         both = " and ".join(front.entered[camp[0]].short for camp in front.camps)
         return weight, Blame("collective-order-mismatch", odd, call.site, f"at the same count: {both}", 0.9, front)
     if not known_to(facts, [p for p in front.entered if p not in odd], call):  # one call too many
-        why = f"{_who(facts, odd)} called {call.short}, which the others do not: they were in {other.short}"
+        why = f"called {call.short}, which the others do not: they were in {other.short}"
         return weight, Blame("missing-collective", odd, call.site, why, 0.9, front)
-    why = f"{_who(facts, odd)} did not call {other.short} as the others did, and went on to {call.short}"
-    return weight, Blame("missing-collective", odd, other.site, why, 0.9, front)
+    why = f"did not call {other.short} as the others did, and went on to {call.short}"
+    return weight, Blame("missing-collective", odd, other.site, why, 0.9, front, component=other.short)
 
 
 def _odd(
@@ -240,11 +244,11 @@ def _odd(
     for position, call in called.items():
         camps.setdefault(call.where, []).append(position)
     ordered = sorted(camps.values(), key=len)
+    if len(ordered[0]) < len(ordered[-1]):
+        return tuple(ordered[0]), called
     new = [camp for camp in ordered if all(surprise[p] >= 1 for p in camp)]
     if len(new) == 1 and len(ordered) > 1:
         return tuple(new[0]), called  # nobody has ever done so
-    if len(ordered[0]) < len(ordered[-1]):
-        return tuple(ordered[0]), called
     worst = max(ordered, key=lambda camp: max(surprise[p] for p in camp))
     rest = tuple(p for p in sorted(called) if p not in worst)
     if all(_exhausted(facts, p) == _exhausted(facts, worst[0]) for p in rest):
@@ -313,8 +317,9 @@ def _left(facts: Facts) -> Blame | None:
     way_out = leaving(inside)
     ran_out = min(mine) > max(theirs) or (way_out is None and head(inside) is not None)
     place = (_loader_site(facts, leavers[0]) or head(inside)) if ran_out else way_out
-    why = f"{_who(facts, leavers)} had come to the end of the program after {first.step} steps"
-    return Blame("uneven-inputs" if ran_out else "local-early-stop", leavers, place, why, 0.85, end=first)
+    why = f"came to the end of the program after {first.step} steps"
+    cause = "uneven-inputs" if ran_out else "local-early-stop"
+    return Blame(cause, leavers, place, why, 0.85, end=first, component="" if place else "training loop")
 
 
 def _loader_site(facts: Facts, position: int) -> Place | None:

@@ -10,7 +10,7 @@ from rankscope.analysis.facts import Facts
 from rankscope.analysis.stacks import Place, read_samples
 from rankscope.analysis.tables import column
 from rankscope.records.host import ProcessEnd
-from rankscope.records.loading import Fetch
+from rankscope.records.loading import Fetch, PendingFetch
 
 _ERROR = re.compile(r"DataLoader worker \(pid\(?s?\)? ([\d, ]+)\) (?:is killed by signal: (.+?)\.|exited unexpectedly)")
 
@@ -56,9 +56,11 @@ def _how(facts: Facts, pid: int, said: str | None) -> str:
 
 
 def _sample(facts: Facts, pid: int) -> str:
-    """What it had fetched last. A batch is written when it is complete: the one that killed it is the next."""
-    rows = facts.tables.of(Fetch)
+    """The batch that it was fetching, or, where it had completed that, waiting to go on from."""
+    rows, done = facts.tables.of(PendingFetch), facts.tables.of(Fetch)
     mine = rows[rows["process"] == pid][-1:]
     if not len(mine):
-        return ", before its first batch was complete"
-    return f", after the batch that begins with sample {int(column(mine, Fetch, 'first_index')[0])}"
+        return ", before its first batch"
+    completed = bool(((done["process"] == pid) & (done["time_ns"] == mine["time_ns"][0])).any())
+    first = int(column(mine, PendingFetch, "first_index")[0])
+    return f", {'after' if completed else 'in'} the batch that begins with sample {first}"
