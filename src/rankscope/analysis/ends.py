@@ -106,9 +106,16 @@ def _end(facts: Facts, position: int, said: Rows, seen: Rows) -> End:
             status = int(column(last, ProcessEnd, "status")[0])
             number = status & 0x7F or None
             code = None if number else status >> 8
-    if not exception and code:
+    if not exception and (code or (code is number is None and _starter_raised(facts, position))):
         exception, place, time_ns = _caught_last(facts, position, time_ns)
     return End(position, time_ns, code, number, exception, place, _steps(facts, pid), bool(len(said)))
+
+
+def _starter_raised(facts: Facts, position: int) -> bool:
+    """Whether the process that started the rank ended with an exception: `mp.spawn` raises what a rank has raised."""
+    rows = facts.tables.of(Goodbye)
+    mine = rows[rows["process"] == facts.ranks[position].process.parent]
+    return bool(len(mine)) and bool(column(mine[-1:], Goodbye, "exception")[0])
 
 
 def _caught_last(facts: Facts, position: int, ended_ns: int) -> tuple[str, Place | None, int]:
