@@ -206,7 +206,8 @@ def _caught(facts: Facts, waiting: list[Front]) -> Blame | None:
 
 def _judge(facts: Facts, front: Front) -> tuple[float, Blame] | None:
     """(how unusual it is, who is the odd one at a front)."""
-    moment = min(call.time_ns for call in front.entered.values())
+    # Before any front: the call that stopped one group is not to be a habit in the eyes of another.
+    moment = min(call.time_ns for one in fronts(facts) for call in one.entered.values())
     surprise = {p: _surprise(facts, p, call, moment) for p, call in front.entered.items()}
     elsewhere = {p: where for p in front.absent if (where := _other_call(facts, p, front)) is not None}
     surprise |= {p: _surprise(facts, p, call, moment) for p, call in elsewhere.items()}
