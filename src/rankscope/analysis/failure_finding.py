@@ -29,7 +29,7 @@ def found(facts: Facts, cause: str, title: str, advice: tuple[str, ...]) -> Iter
         confidence=root.confidence,
         title=title.format(who=wording.numbered(numbers), why=root.why, where=wording.at(root.place)),
         ranks=numbers,
-        all_ranks=len(numbers) == facts.size,
+        all_ranks=len(numbers) == facts.world_size and facts.ranks[0].process.role == "rank",
         phase=None,
         component=_component(root),
         location=wording.location(root.place),

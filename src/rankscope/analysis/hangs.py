@@ -96,7 +96,10 @@ def _own_failure(facts: Facts, first: End, positions: tuple[int, ...]) -> Blame:
         words = names or first.exception
         return Blame("unused-parameters", positions, first.place, words, 0.95, end=first, component=names)
     if RENDEZVOUS.search(first.exception):
-        return Blame("rendezvous-failure", positions[:1], first.place, first.exception, 0.9, end=first)
+        # A launcher that fails has no line of the user's; it binds the port that rank 0 would.
+        launcher = facts.ranks[first.position].process.role == "launcher"
+        place = None if launcher else first.place
+        return Blame("rendezvous-failure", positions[:1], place, first.exception, 0.9, None, first, "rendezvous")
     if HARDWARE.search(first.exception):
         return Blame("hardware-error", positions, first.place, first.exception, 0.85, end=first)
     if first.exception:
