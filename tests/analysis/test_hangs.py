@@ -122,6 +122,13 @@ def test_a_launcher_that_catches_what_ends_the_program():
     assert summary(judged(first, second, ends=ends)) == ("rank-exception", (1,), 24)
 
 
+def test_a_rank_that_waited_in_vain_for_others_to_come():
+    (only,) = ranks(1, steps=0)
+    text = "DistStoreError: Timed out after 301 seconds waiting for clients. 1/2 clients joined."
+
+    assert judged(only, ends=[only.end(code=1, exception=text)]).cause == "rendezvous-failure"
+
+
 @pytest.mark.parametrize("calls", [1, 7])
 def test_two_groups_that_wait_for_each_other(calls):
     """Also where a step has many equal calls, so that one more looks like all the others."""

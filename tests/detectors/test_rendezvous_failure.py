@@ -10,7 +10,7 @@ def test_says_why_no_group_was_formed():
     (found,) = RendezvousFailure().examine(STOPS["rendezvous-failure"]())
 
     assert (found.cause, found.severity, found.ranks) == ("rendezvous-failure", "critical", (1,))
-    assert found.component == "DistNetworkError"
+    assert found.component == "rendezvous"
     assert found.title == (
         "rank 1: the processes formed no group: DistNetworkError: EADDRINUSE port: 29500"
     )

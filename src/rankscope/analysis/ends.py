@@ -19,6 +19,13 @@ LOST_PEER = re.compile(
     re.IGNORECASE,
 )
 """In the text of an error: the rank was left alone by a peer. Whoever left it is the one to look at."""
+RENDEZVOUS = re.compile(
+    r"EADDRINUSE|address already in use|failed to (listen|bind)|rendezvous|DistStoreError|waiting for clients|"
+    r"could not connect to|client socket has (failed|timed out)|name or service not known|"
+    r"environment variable \w+ expected",
+    re.IGNORECASE,
+)
+"""In the text of an error: the processes never formed a group."""
 STOPPED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """Signals by which a launcher or a user ends a rank."""
 
@@ -53,8 +60,14 @@ class End:
         if self.exception.startswith("KeyboardInterrupt"):
             return True
         if self.exception:
-            return bool(LOST_PEER.search(self.exception))
+            # Who waited in vain for others to come at all was not left by them.
+            return bool(LOST_PEER.search(self.exception)) and not self.no_group
         return self.signal in STOPPED
+
+    @property
+    def no_group(self) -> bool:
+        """Whether it never got as far as a process group."""
+        return not self.step and bool(RENDEZVOUS.search(self.exception))
 
     @property
     def how(self) -> str:

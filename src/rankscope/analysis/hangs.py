@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from rankscope.analysis.ends import End, ends
 from rankscope.analysis.facts import Facts
-from rankscope.analysis.failures import HARDWARE, NETWORK, RENDEZVOUS, UNUSED, failure
+from rankscope.analysis.failures import HARDWARE, NETWORK, UNUSED, failure
 from rankscope.analysis.hot_code import last_place
 from rankscope.analysis.modes import odd_modes
 from rankscope.analysis.source_order import head, leaving, left_loop_by_choice, same_loop
@@ -95,7 +95,7 @@ def _own_failure(facts: Facts, first: End, positions: tuple[int, ...]) -> Blame:
         names = first.exception.partition("no gradient for ")[2].partition(": Expected")[0]
         words = names or first.exception
         return Blame("unused-parameters", positions, first.place, words, 0.95, end=first, component=names)
-    if RENDEZVOUS.search(first.exception):
+    if first.no_group:
         # A launcher that fails has no line of the user's; it binds the port that rank 0 would.
         launcher = facts.ranks[first.position].process.role == "launcher"
         place = None if launcher else first.place

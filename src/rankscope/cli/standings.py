@@ -27,7 +27,7 @@ def _rank_stack(facts: Facts, position: int) -> RankStack:
         rank=facts.ranks[position].rank,
         state=state,
         since_ms=where.ns / 1e6,
-        last_call=f"{call.operation} number {call.sequence} of {group_words(call.group)}" if call else "",
+        last_call=f"{call.operation} {call.sequence} of {group_words(call.group)}" if call else "",
         frames=tuple(f"{f.file}:{f.line}:{f.function}" for f in frames if where.stack and where.stack.is_user(f)),
         waits=where.waits and end is None,
         place=where.place.short if where.place is not None else "",

@@ -37,14 +37,14 @@ End = tuple[int, int, int, int, bool]
 class StoppedRank:
     """One rank that trains 40 steps of 100 ms, each with a reduction, and then does what it is told."""
 
-    def __init__(self, rank: int, size: int) -> None:
+    def __init__(self, rank: int, size: int, steps: int = STEPS) -> None:
         self.rank = rank
         self.pid = 100 + rank
         self.writer = Writer(Process(self.pid, rank=rank, world_size=size))
         self.workers: list[StoppedRank] = []
         self.now = 0
         self._sequences: dict[str, int] = {}
-        for step in range(STEPS):
+        for step in range(steps):
             self.step(step)
 
     def step(self, number: int, *, training: int = 1) -> None:
@@ -110,9 +110,9 @@ class StoppedRank:
         return self.pid, self.now, code, signal, not signal
 
 
-def ranks(size: int) -> list[StoppedRank]:
+def ranks(size: int, steps: int = STEPS) -> list[StoppedRank]:
     """Ranks that have trained, and wait for orders."""
-    return [StoppedRank(rank, size) for rank in range(size)]
+    return [StoppedRank(rank, size, steps) for rank in range(size)]
 
 
 def stopped(made: Sequence[StoppedRank], ends: Iterable[End] = ()) -> Facts:
@@ -237,13 +237,20 @@ def _network() -> Facts:
     return stopped(made, ends)
 
 
+def _no_group() -> Facts:
+    first, second = ranks(2, steps=0)
+    first.stand(1, f"{FILE}:10:main", below=WAIT)
+    ends = [second.end(code=1, exception="DistNetworkError: EADDRINUSE port: 29500"), first.end(signal=15)]
+    return stopped((first, second), ends)
+
+
 UNUSED = "RuntimeError: no gradient for head.weight: Expected to have finished reduction in the prior iteration"
 
 STOPS: dict[str, Callable[[], Facts]] = {
     "dead-rank": lambda: _died(signal=9),
     "rank-exception": lambda: _died(code=1, exception="ValueError: bad sample", place=f"{FILE}:20:parse"),
     "unused-parameters": lambda: _died(code=1, exception=UNUSED),
-    "rendezvous-failure": lambda: _died(code=1, exception="DistNetworkError: EADDRINUSE port: 29500"),
+    "rendezvous-failure": _no_group,
     "hardware-error": lambda: _died(code=1, exception="AcceleratorError: CUDA error: uncorrectable ECC error"),
     "network-error": _network,
     "uneven-inputs": _uneven,

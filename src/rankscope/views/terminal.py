@@ -68,12 +68,17 @@ def print_report(report: Report, console: Console) -> None:
 
 
 def render_alert(finding: Finding, width: int | None = None) -> str:
-    """One line about a finding while the run goes on; shortened where `width` is given, the place first."""
+    """One line about a finding while the run goes on; shortened where `width` is given, the place first.
+
+    Of a failure, which somebody waits to understand, as many lines as it takes.
+    """
     who = ranks_text(finding.ranks, all_ranks=finding.all_ranks)
     about = filter(None, (finding.severity, finding.cause, who, steps_text(finding.first_step, None)))
     head = clean(f"rankscope: {', '.join(about)}: ")
     place = finding.location
     tail = f" [{place_text(place, shorten_middle(clean(place.file), 40))}]" if place else ""
+    if width is not None and finding.kind == "failure":
+        return "\n  ".join(wrap(head + clean(finding.title) + clean(tail), width - 2))
     if width is None:
         return head + clean(finding.title) + clean(tail)
     if width - cell_len(head) - cell_len(tail) < 30:
