@@ -21,7 +21,7 @@ def _rank_stack(facts: Facts, position: int) -> RankStack:
     if end is not None:
         state = f"has ended: {end.how}" if not ended_well(facts, position) else "has come to its end"
     else:
-        state = "waits for its peers" if where.waits else "waits" if where.blocked else "runs"
+        state = "waits for its peers" if where.waits else "sleeps" if where.blocked else "runs"
     frames = where.stack.frames if where.stack is not None else ()
     return RankStack(
         rank=facts.ranks[position].rank,
