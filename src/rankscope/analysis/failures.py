@@ -17,6 +17,18 @@ RENDEZVOUS = re.compile(
     re.IGNORECASE,
 )
 """In the text of an error: the processes never formed a group."""
+HARDWARE = re.compile(
+    r"uncorrectable|\becc error|\bxid\b|fallen off the bus|unspecified launch failure|device (is )?unavailable|"
+    r"cuda driver|nvml|no cuda-capable device|device lost|hardware stack error|hip error: unspecified",
+    re.IGNORECASE,
+)
+"""In the text of an error: the device or its driver, not the program."""
+NETWORK = re.compile(
+    r"no route to host|network is (unreachable|down)|host is down|connection timed out|ncclremoteerror|net/ib|ibv_|"
+    r"transport retry counter|vendor err|etimedout|ehostunreach|enetunreach|connection (closed|reset)",
+    re.IGNORECASE,
+)
+"""In the text of an error: a connection between ranks."""
 UNUSED = re.compile(r"expected to have finished reduction|expected to mark a variable ready only once", re.IGNORECASE)
 """DDP's reducer, of parameters without a gradient."""
 

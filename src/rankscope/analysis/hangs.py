@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from rankscope.analysis.ends import End, ends
 from rankscope.analysis.facts import Facts
-from rankscope.analysis.failures import RENDEZVOUS, UNUSED, failure
+from rankscope.analysis.failures import HARDWARE, NETWORK, RENDEZVOUS, UNUSED, failure
 from rankscope.analysis.hot_code import last_place
+from rankscope.analysis.modes import odd_modes
 from rankscope.analysis.source_order import head, leaving, left_loop_by_choice, same_loop
 from rankscope.analysis.stacks import Place, is_user, parse_place
 from rankscope.analysis.standing import (
@@ -28,6 +29,7 @@ from rankscope.analysis.standing import (
 from rankscope.analysis.tables import column
 from rankscope.analysis.wavefront import UNEQUAL, Call, Front, call_before, calls, fronts, habit, known_to, last_front
 from rankscope.analysis.wording import numbered
+from rankscope.analysis.worker_deaths import worker_death
 from rankscope.records.host import CaughtException, Fault, LastCall
 from rankscope.records.loading import BatchWait, LoaderStart
 
@@ -68,7 +70,13 @@ def _blame(facts: Facts) -> Blame | None:
     stuck = stalled(facts)
     if not left_alone and not stuck:
         return None
-    return _mismatch(facts) or _left(facts) or _elsewhere(facts, left_alone)
+    return (
+        _modes(facts)
+        or _mismatch(facts)
+        or _left(facts)
+        or _elsewhere(facts, left_alone)
+        or _network(facts, left_alone)
+    )
 
 
 # -- an end of its own -------------------------------------------------------------------------------------------------
@@ -78,17 +86,22 @@ def _own_failure(facts: Facts, first: End, positions: tuple[int, ...]) -> Blame:
     sizes = _sizes(facts)
     if sizes is not None and (first.signal == ABORT or SIZES.search(first.exception)):
         return sizes
+    worker = worker_death(facts, first)
+    if worker is not None:
+        return Blame("rank-exception", positions, worker.place or first.place, worker.words, 0.9, end=first)
     if UNUSED.search(first.exception):
         return Blame("unused-parameters", positions, first.place, first.exception, 0.95, end=first)
     if RENDEZVOUS.search(first.exception):
         return Blame("rendezvous-failure", positions[:1], first.place, first.exception, 0.9, end=first)
+    if HARDWARE.search(first.exception):
+        return Blame("hardware-error", positions, first.place, first.exception, 0.85, end=first)
     if first.exception:
         return Blame("rank-exception", positions, first.place, first.exception, 0.95, end=first)
     return Blame("dead-rank", (first.position,), _last_line(facts, first.position), first.how, 0.95, end=first)
 
 
 def _last_line(facts: Facts, position: int) -> Place | None:
-    """Where a process died: the call that ended it, the fault handler's innermost line of the user's, a stack sample."""
+    """Where a process died: the call that ended it, the innermost line of the user's in its fault file, a sample."""
     pid = facts.ranks[position].pid
     said = facts.tables.of(LastCall)
     said = said[said["process"] == pid]
@@ -129,6 +142,23 @@ def _last_fronts(facts: Facts) -> list[Front]:
 def _must_agree(front: Front) -> bool:
     operations = {call.operation for call in front.entered.values()}
     return len(operations) == 1 and not operations & set(UNEQUAL)
+
+
+def _network(facts: Facts, left_alone: list[End]) -> Blame | None:
+    """Connections that failed between ranks of which none had died, left or stopped."""
+    first = left_alone[0] if left_alone else None
+    if first is None or not NETWORK.search(first.exception) or not all(end_of(facts, p) for p in range(facts.size)):
+        return None
+    return Blame("network-error", (first.position,), first.place, first.exception, 0.6, end=first)
+
+
+def _modes(facts: Facts) -> Blame | None:
+    """Ranks that wait for one another in different operations, and train in different modes."""
+    odd, model = odd_modes(facts)
+    if not odd or not any(_stops(facts, front) for front in fronts(facts)):
+        return None
+    why = f"trained {model} in another mode than the others: layers that synchronise in training mode only do not match"
+    return Blame("mode-mismatch", odd, None, why, 0.85)
 
 
 # -- calls that do not fit together ------------------------------------------------------------------------------------

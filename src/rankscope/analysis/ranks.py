@@ -39,7 +39,8 @@ def find_ranks(tables: Tables) -> tuple[Rank, ...]:
     if any(steps.get(p.pid) for p in best.values()):
         best = {rank: p for rank, p in best.items() if steps.get(p.pid) or p.world_size > 1}
     if not best:
-        best = {0: p for p in tables.processes.values() if p.role == "launcher"}  # it failed before it started any
+        # A launcher that failed before it started any.
+        best = dict(enumerate([p for p in tables.processes.values() if p.role == "launcher"][:1]))
     workers: dict[int, list[int]] = {}
     for pid, process in tables.processes.items():
         if process.role == "loader-worker":

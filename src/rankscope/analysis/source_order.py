@@ -1,4 +1,4 @@
-"""How two lines of a program lie to each other, by its source: in one loop, or one behind a loop that holds the other."""
+"""How two lines of a program lie to each other, by its source: in one loop, or one behind the other's loop."""
 
 from __future__ import annotations
 

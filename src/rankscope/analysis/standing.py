@@ -16,8 +16,8 @@ from rankscope.records.host import NO_PROGRESS, Counter, StackSample
 from rankscope.records.kinds import KINDS
 
 STALLED_NS = 4_000_000_000
-"""A rank without progress for less is not called stuck, however short its steps. (A recorder looks after 5.5 s, and what
-it sees is a second old by then.)"""
+"""A rank without progress for less is not called stuck, however short its steps. (A recorder looks after 5.5 s, and
+what it sees is a second old by then.)"""
 STALLED_STEPS = 10.0
 """Nor for less than so many of the run's typical steps."""
 LONG_START_NS = 30_000_000_000

@@ -97,7 +97,8 @@ def _calls(facts: Facts, position: int) -> tuple[Call, ...]:
 
 def _of_rank(facts: Facts, position: int, kind: type[Collective] | type[PendingCollective]) -> Rows:
     rows: Rows = facts.tables.of(kind)
-    return rows[(rows["process"] == facts.ranks[position].pid) & (column(rows, kind, "point_to_point") == 0)]
+    mine: Rows = rows[(rows["process"] == facts.ranks[position].pid) & (column(rows, kind, "point_to_point") == 0)]
+    return mine
 
 
 def group_words(group: str) -> str:

@@ -11,7 +11,7 @@ MOST_NAMED = 8
 
 
 def unused_names(text: str, trace: TracebackType | None) -> str:
-    """`box_head.weight, box_head.bias` of DDP's error, from the wrapper in its traceback; "" where it is another error."""
+    """`box_head.weight, box_head.bias` of DDP's error, from the wrapper in its traceback; "" of another error."""
     found = _INDICES.search(text)
     if found is None:
         return ""
@@ -19,10 +19,16 @@ def unused_names(text: str, trace: TracebackType | None) -> str:
     if wrapper is None:
         return ""
     names = {id(parameter): name for name, parameter in wrapper.module.named_parameters()}
-    parameters = wrapper._module_parameters
+    parameters = _reduced(wrapper)
     chosen = [names.get(id(parameters[int(index)]), "") for index in found[1].split() if int(index) < len(parameters)]
     more = f" and {len(chosen) - MOST_NAMED} more" if len(chosen) > MOST_NAMED else ""
     return ", ".join(filter(None, chosen[:MOST_NAMED])) + more
+
+
+def _reduced(wrapper: Any) -> list[Any]:
+    """The parameters in the order in which DDP's reducer counts them: those with a gradient, each once."""
+    wanted = {id(parameter): parameter for parameter in wrapper._module_parameters if parameter.requires_grad}
+    return list(wanted.values())
 
 
 def _wrapper(trace: TracebackType | None) -> Any:

@@ -55,8 +55,8 @@ def render_stall(ranks: Sequence[RankStack], step: int, width: int) -> list[str]
         who = ranks_text(tuple(sorted(other.rank for other in same)), all_ranks=False)
         since = f" since {time_text(max(other.since_ms or 0.0 for other in same))}"
         if one.waits and one.last_call:
-            where = one.call_place or one.place
-            text = f"{who} wait{'s' if len(same) == 1 else ''} in {one.last_call}{f', {where},' if where else ''}{since}"
+            where = f", {one.call_place or one.place}," if one.call_place or one.place else ""
+            text = f"{who} wait{'s' if len(same) == 1 else ''} in {one.last_call}{where}{since}"
         else:
             text = f"{who} {one.state}{f' in {one.place}' if one.place else ''}{since}"
         lines.append(shorten_middle(clean(f"  {text}"), width))

@@ -20,8 +20,8 @@ class CollectiveShapeMismatch(Detector):
     A tensor's size comes from data of the rank: a number of classes, a last batch, a vocabulary.
 
     ## What shows it
-    The last operation that all ranks called has different shapes on them. The rank that dies is the one with the smaller
-    buffer, which need not be the wrong one.
+    The last operation that all ranks called has different shapes on them. The rank that dies is the one with the
+    smaller buffer, which need not be the wrong one.
 
     ## What else looks like it
     Operations that allow different sizes (`all_gather` of objects, `all_to_all`) are not compared.

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from rankscope.capture.agent import Agent
 
 
-_Known = tuple["weakref.ref[Any]", int, int]
+_Known = tuple["weakref.ref[Any]", int, int, "weakref.ref[Any]"]
+"""The module that is called, its model's name, whether it is compiled, and the user's model inside of it."""
 """A module that was called by user code: itself, its name id (0: it has no parameters), 1 for a compile wrapper."""
 
 
@@ -121,11 +122,12 @@ class Modules(Source):
 
     def _describe(self, known: _Known, module: Any, args: Any, kwargs: Any) -> tuple[int, int]:
         """(elements of the inputs, flags) of one root call."""
-        _, model, compiled = known
+        _, model, compiled, inner = known
+        user = inner() or module
         if module._compiled_call_impl is not None:
             compiled = 1
         flags = model | compiled << 35
-        if module.training:
+        if user.training:
             flags |= 1 << 32
         if self._is_grad_enabled():
             flags |= 1 << 33
@@ -156,7 +158,9 @@ class Modules(Source):
                 known = self._model_ids[id(inner)] = (weakref.ref(inner), name)
                 self._deep.learn(inner)
             name = known[1]
-        entry = self._models[id(module)] = (weakref.ref(module), name, int("_orig_mod" in module._modules))
+        entry = self._models[id(module)] = (
+            weakref.ref(module), name, int("_orig_mod" in module._modules), weakref.ref(inner)
+        )  # fmt: skip
         return entry
 
 
