@@ -6,68 +6,23 @@ Example: python faults/bench.py --only p02,n01
 from __future__ import annotations
 
 import argparse
-import json
-import math
 import os
 import platform
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
-from page import HEADER, Row, markdown_table, text_table, what_if_table, write_page
-from running import Case, Outcome, cuda_missing, load_cases, run_bare, run_observed
-from scoring import MIN_EXACT, Expected, Score, WhatIf, score, train_seconds, what_if, worst
+from page import case_table, text_table, what_if_table, write_page
+from results import Result, as_json, score_outcome
+from running import Case, cuda_missing, load_cases, run_bare, run_observed
+from scoring import WhatIf, train_seconds, what_if, worst
+from targets import missed_targets, summary
 
-SHORT = ("p02", "p06", "p12", "p16", "n01", "n09")
+SHORT = ("p02", "p06", "p12", "p16", "n01", "n09", "c11", "c09s", "nc4")
+FAMILIES = ("p", "c")
 REPEATS_WHERE_NOISY = 5
 WHATIF_PAIRS = 3
-MIN_WHAT_IF = 6
-PERFORMANCE_CASES = 22
-
-
-@dataclass(slots=True)
-class Result:
-    """What became of one case. `outcomes` are the observed runs; the first gives the report for the what-if check."""
-
-    case: Case
-    score: Score | None = None
-    outcomes: list[Outcome] = field(default_factory=list)
-    bare_exit_code: int | None = None
-    skipped: str | None = None
-    what_if: WhatIf | None = None
-
-    @property
-    def name(self) -> str:
-        return self.case.expected.id + (" repaired" if self.case.script != "train.py" else "")
-
-    @property
-    def is_performance_fault(self) -> bool:
-        return self.case.expected.id.startswith("A-P") and not self.case.expected.healthy
-
-    def row(self) -> Row:
-        expected = ", ".join(self.case.expected.causes) or "healthy"
-        title = self.case.expected.title
-        if self.score is None:
-            return Row(self.name, title, expected, "", "", "", "skipped", None, None, (self.skipped or "",))
-        return Row(
-            self.name,
-            title,
-            expected,
-            self.score.found,
-            self.score.ranks,
-            self.score.place,
-            "yes" if self.score.exact else "no",
-            max(outcome.seconds for outcome in self.outcomes),
-            overhead_of(self.outcomes),
-            self.score.problems,
-        )
-
-
-def overhead_of(outcomes: Sequence[Outcome]) -> float | None:
-    """The largest share that the reports themselves state; null where none states one."""
-    shares = [((outcome.report or {}).get("overhead") or {}).get("share") for outcome in outcomes]
-    return max((share for share in shares if share is not None), default=None)
 
 
 def repaired_twin(case: Case) -> Case | None:
@@ -75,30 +30,32 @@ def repaired_twin(case: Case) -> Case | None:
     script = case.expected.repaired
     if script is None:
         return None
-    healthy = replace(case.expected, causes=(), forbidden=(), ranks=(), all_ranks=None, place=(), repaired=None)
+    healthy = replace(
+        case.expected, causes=(), forbidden=(), ranks=(), all_ranks=None, place=(), repaired=None, hangs=False,
+        exit_code=None, root=None, allowed=case.expected.allowed_repaired,
+    )  # fmt: skip
     return Case(f"{case.key}r", case.folder, script, healthy)
 
 
-def score_outcome(outcome: Outcome, expected: Expected, bare_exit_code: int | None) -> Score:
-    """The score of one observed run; without a report, or with another exit code than bare, nothing is exact."""
-    code = "time-out" if outcome.exit_code is None else f"exit code {outcome.exit_code}"
-    if outcome.report is None:
-        tail = outcome.output.strip().splitlines()[-1:] or ["no output"]
-        return Score(False, False, False, "-", "", "", problems=(f"no report, {code}: {tail[0][:120]}",))
-    scored = score(outcome.report, expected)
-    if outcome.exit_code != bare_exit_code:
-        return replace(scored, exact=False, problems=(*scored.problems, f"{code}, bare {bare_exit_code}"))
-    return scored
+def wanted_exit_code(case: Case, skip_bare: bool) -> int | None:
+    """What an observed run must end with: the same as bare, but of a fault that fails what its case says.
+
+    A program that hangs has no bare run, for it never ends; null for it.
+    """
+    if case.expected.hangs:
+        return None
+    if not case.expected.healthy and case.expected.exit_code is not None:
+        return case.expected.exit_code
+    return 0 if skip_bare else run_bare(case).exit_code
 
 
 def examine(case: Case, repeat: int, skip_bare: bool) -> Result:
-    result = Result(case)
-    result.bare_exit_code = 0 if skip_bare else run_bare(case).exit_code
+    result = Result(case, exit_code=wanted_exit_code(case, skip_bare))
     times = max(repeat, REPEATS_WHERE_NOISY if case.expected.noise == "repeat" else 1)
     scores = []
     for _ in range(times):
         result.outcomes.append(run_observed(case))
-        scores.append(score_outcome(result.outcomes[-1], case.expected, result.bare_exit_code))
+        scores.append(score_outcome(result.outcomes[-1], case.expected, result.exit_code))
     result.score = worst(scores)
     return result
 
@@ -117,79 +74,34 @@ def check_what_if(result: Result, twin: Case) -> WhatIf | None:
     return what_if(faulty, repaired, report or {}, result.case.expected.causes)
 
 
-def missed_targets(results: Sequence[Result]) -> list[str]:
-    """What falls short, in words.
-
-    Of all 22 performance faults 20 must be exact, of fewer the same share; a skipped one is not exact.
-    """
-    missed = []
-    performance = [result for result in results if result.is_performance_fault]
-    needed = math.ceil(len(performance) * MIN_EXACT / PERFORMANCE_CASES)
-    exact = sum(result.score is not None and result.score.exact for result in performance)
-    if exact < needed:
-        skipped = sum(result.score is None for result in performance)
-        missed.append(f"{exact} of {len(performance)} performance faults exact ({skipped} skipped), {needed} needed")
-    for result in results:
-        if result.score is None:
-            continue
-        if result.case.expected.healthy and not result.score.exact:
-            missed.append(f"{result.name}: {'; '.join(result.score.problems)}")
-        if not result.case.expected.healthy and not result.score.detected:
-            missed.append(f"{result.name} not detected: {'; '.join(result.score.problems)}")
-        if any(outcome.exit_code != result.bare_exit_code for outcome in result.outcomes):
-            missed.append(f"{result.name}: exit code differs from bare")
-    checked = [result for result in results if result.what_if is not None]
-    within = sum(bool(result.what_if and result.what_if.within) for result in checked)
-    if within < min(MIN_WHAT_IF, len(checked)):
-        missed.append(f"what-if within 5 points for {within} of {len(checked)} faults, {MIN_WHAT_IF} needed")
-    return missed
-
-
-def summary(results: Sequence[Result]) -> str:
-    performance = [result for result in results if result.is_performance_fault]
-    run = [result for result in performance if result.score is not None]
-    exact = sum(bool(result.score and result.score.exact) for result in run)
-    detected = sum(bool(result.score and result.score.detected) for result in run)
-    healthy = [result for result in results if result.case.expected.healthy and result.score is not None]
-    alarms = sum(bool(result.score and result.score.false_alarm) for result in healthy)
-    return (
-        f"{exact} of {len(run)} performance faults exact, {detected} detected, {len(performance) - len(run)} skipped; "
-        f"{alarms} false alarms on {len(healthy)} healthy programs."
-    )
+def page_bodies(results: Sequence[Result]) -> dict[str, str]:
+    """The tables of each family that was run."""
+    return {
+        family: page_body(members)
+        for family in FAMILIES
+        if (members := [result for result in results if result.family == family])
+    }
 
 
 def page_body(results: Sequence[Result]) -> str:
+    """Summary, faults, controls and repaired twins, and the what-if, of one family."""
     machine = f"Measured on {platform.system()}, {os.cpu_count()} cores, Python {platform.python_version()}."
-    parts = [summary(results), machine, markdown_table(HEADER, [result.row().cells() for result in results])]
+    parts = [summary(results), machine]
+    for healthy in (False, True):
+        rows = [result.row() for result in results if result.case.expected.healthy == healthy]
+        if rows:
+            parts.append(case_table(rows))
     checked = {result.name: result.what_if for result in results if result.what_if is not None}
     if checked:
         parts.append(what_if_table(checked))
     return "\n\n".join(parts)
 
 
-def as_json(results: Sequence[Result], missed: Sequence[str]) -> str:
-    rows = [
-        {
-            **asdict(result.row()),
-            "detected": None if result.score is None else result.score.detected,
-            "false_alarm": None if result.score is None else result.score.false_alarm,
-            "ranks_right": None if result.score is None else result.score.ranks_right,
-            "place_right": None if result.score is None else result.score.place_right,
-            "bare_exit_code": result.bare_exit_code,
-            "exit_codes": [outcome.exit_code for outcome in result.outcomes],
-            "train_seconds": [train_seconds(outcome.output) for outcome in result.outcomes],
-            "what_if": None if result.what_if is None else asdict(result.what_if),
-            "reports": [outcome.report for outcome in result.outcomes],
-        }
-        for result in results
-    ]
-    return json.dumps({"schema": "rankscope.bench/1", "cases": rows, "missed": list(missed)}, indent=1)
-
-
-def select(cases: dict[str, Case], only: str | None, short: bool) -> list[Case]:
-    """Cases by folder name or identifier (p02 or A-P02); ValueError names one that does not exist."""
+def select(cases: dict[str, Case], only: str | None, short: bool, family: str | None = None) -> list[Case]:
+    """Cases by folder name or identifier (p02 or A-P02), or all of a family; ValueError names one that is not there."""
     if only is None:
-        return [cases[key] for key in SHORT] if short else list(cases.values())
+        some = [cases[key] for key in SHORT] if short else list(cases.values())
+        return [case for case in some if family in (None, case.expected.family)]
     names = {**cases, **{case.expected.id.lower(): case for case in cases.values()}}
     chosen = []
     for name in filter(None, (part.strip().lower() for part in only.split(","))):
@@ -202,14 +114,17 @@ def select(cases: dict[str, Case], only: str | None, short: bool) -> list[Case]:
 def parser() -> argparse.ArgumentParser:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--only", help="cases by name, separated by commas: p02,n01")
+    options.add_argument(
+        "--family", choices=FAMILIES, help="p: slow runs, c: hangs and crashes, each with its controls (default: both)"
+    )
     options.add_argument("--short", action="store_true", help=f"the quick selection: {', '.join(SHORT)}")
     options.add_argument("--repeat", type=int, default=1, help="observed runs of each case; the worst one counts")
     options.add_argument(
         "--whatif", action="store_true", help="also compare the predicted gain with the repaired twins"
     )
     options.add_argument("--skip-twins", action="store_true", help="do not run the repaired twins as healthy programs")
-    options.add_argument("--skip-bare", action="store_true", help="take 0 for the exit code without rankscope")
-    options.add_argument("--out", type=Path, help="page to write the table into: docs/faults.md")
+    options.add_argument("--skip-bare", action="store_true", help="take 0 for a healthy exit code, run none bare")
+    options.add_argument("--out", type=Path, help="page to write the tables into: docs/faults.md")
     options.add_argument("--json", type=Path, help="file for all results with their reports")
     return options
 
@@ -225,7 +140,7 @@ def examine_all(chosen: Sequence[Case], options: argparse.Namespace) -> list[Res
                 result = Result(one, skipped="needs a CUDA device, none here")
             else:
                 result = examine(one, options.repeat, options.skip_bare)
-                if options.whatif and one is case and twin is not None:
+                if options.whatif and result.is_performance_fault and twin is not None:
                     result.what_if = check_what_if(result, twin)
             results.append(result)
             print(f"[{number}/{len(chosen)}] " + "  ".join(result.row().cells()), flush=True)
@@ -237,7 +152,7 @@ def examine_all(chosen: Sequence[Case], options: argparse.Namespace) -> list[Res
 def main() -> int:
     options = parser().parse_args()
     try:
-        chosen = select(load_cases(), options.only, options.short)
+        chosen = select(load_cases(), options.only, options.short, options.family)
     except ValueError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 2
@@ -246,7 +161,7 @@ def main() -> int:
     print("\n" + text_table([result.row() for result in results]))
     print("\n" + summary(results))
     if options.out:
-        write_page(options.out, page_body(results))
+        write_page(options.out, page_bodies(results))
     if options.json:
         options.json.write_text(as_json(results, missed))
     for line in missed:

@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", help="controls by name, separated by commas: n01,n05")
     args = parser.parse_args(arguments)
-    controls = [case for case in load_cases().values() if case.expected.healthy]
+    controls = [case for case in load_cases().values() if case.expected.healthy and case.expected.family == "p"]
     if args.only:
         controls = [case for case in controls if case.key in args.only.split(",")]
     if not controls:

@@ -2,27 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from scoring import WhatIf
 
-BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
-INTRODUCTION = f"""# Faults on purpose
+INTRODUCTION = """# Faults on purpose
 
 Each folder of `faults/` holds a training program with one real fault, or a healthy one, and in `expected.json` what a
-good tool says about it. `python faults/bench.py --out docs/faults.md` runs them all under `rankscope run` and writes
-the table below; nothing in it is typed by hand. A case counts as exact only if the first finding has the right cause,
-the right ranks and the right place; a healthy program (and each repaired twin of a faulty one) only if nothing above
-`info` is reported and the verdict is healthy. Programs that cannot run here are listed as skipped, with the reason,
-and do not count as found. The faults are small and made on purpose: the table says what is found here, not on every
-cluster.
+good tool says about it. `make faults` runs them all under `rankscope run` and writes the tables below; nothing in them
+is typed by hand. A case counts as exact only if the first finding has the right cause, the right ranks and the right
+place; a healthy program (and each repaired twin of a faulty one) only if nothing above `info` is reported and the
+verdict is healthy. Programs that cannot run here are listed as skipped, with the reason, and do not count as found. The
+faults are small and made on purpose: the tables say what is found here, not on every cluster.
 
-{BEGIN}
-{END}
+## Slow runs
+
+{p}
+
+## Hangs and crashes
+
+A program that hangs is ended two seconds after the first failure was told on the terminal, or 60 s after it came to a
+stand; the report is that of its end. `told after` is the time from the last record of the first rank that stopped to
+the line that names the right cause and ranks; programs that end by themselves have none. `line` says whether the first
+finding names the one line that is the fault. In a control something long and rightful happens; findings that are true
+of it (`allowed` in its `expected.json`, a checkpoint that everybody waits for) are no false alarm.
+
+{c}
 """
-HEADER = ("case", "title", "expected", "found", "ranks", "place", "exact?", "seconds", "overhead")
+COLUMNS = (
+    "case", "title", "expected", "found", "ranks", "place", "line", "told after", "exact?", "seconds", "overhead",
+)  # fmt: skip
+EMPTY = "-"
+
+
+def markers(family: str) -> tuple[str, str]:
+    """The lines of a page between which the tables of a family stand."""
+    return f"<!-- bench:{family}:begin -->", f"<!-- bench:{family}:end -->"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +56,8 @@ class Row:
     seconds: float | None
     overhead_share: float | None
     problems: tuple[str, ...] = ()
+    line: str = ""
+    told_after: str = ""
 
     def cells(self) -> tuple[str, ...]:
         reason = f" ({'; '.join(self.problems)})" if self.problems else ""
@@ -46,13 +65,26 @@ class Row:
             self.case,
             self.title,
             self.expected,
-            self.found or "-",
-            self.ranks or "-",
-            self.place or "-",
+            self.found or EMPTY,
+            self.ranks or EMPTY,
+            self.place or EMPTY,
+            self.line or EMPTY,
+            self.told_after or EMPTY,
             self.verdict + reason,
-            "-" if self.seconds is None else f"{self.seconds:.1f}",
-            "-" if self.overhead_share is None else f"{100 * self.overhead_share:.2f} %",
+            EMPTY if self.seconds is None else f"{self.seconds:.1f}",
+            EMPTY if self.overhead_share is None else f"{100 * self.overhead_share:.2f} %",
         )
+
+
+def filled_columns(rows: Sequence[Row]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Header and cells without the columns that are empty in all rows."""
+    cells = [row.cells() for row in rows]
+    kept = [number for number in range(len(COLUMNS)) if any(line[number] != EMPTY for line in cells)]
+    return tuple(COLUMNS[number] for number in kept), [tuple(line[number] for number in kept) for line in cells]
+
+
+def case_table(rows: Sequence[Row]) -> str:
+    return markdown_table(*filled_columns(rows))
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -60,7 +92,7 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
-def what_if_table(results: dict[str, WhatIf]) -> str:
+def what_if_table(results: Mapping[str, WhatIf]) -> str:
     rows = [
         (
             case,
@@ -75,27 +107,33 @@ def what_if_table(results: dict[str, WhatIf]) -> str:
 
 
 def text_table(rows: Sequence[Row]) -> str:
-    lines = [HEADER, *(row.cells() for row in rows)]
-    widths = [min(44, max(len(line[column]) for line in lines)) for column in range(len(HEADER))]
+    header, cells = filled_columns(rows)
+    lines = [header, *cells]
+    widths = [min(44, max(len(line[column]) for line in lines)) for column in range(len(header))]
     padded = [[cell[:width].ljust(width) for cell, width in zip(line, widths, strict=True)] for line in lines]
     return "\n".join("  ".join(cells).rstrip() for cells in padded)
 
 
-def replace_between_markers(text: str, body: str) -> str:
-    """The text with `body` between the markers, which are added at the end where there are none.
+def replace_between_markers(text: str, family: str, body: str) -> str:
+    """The text with `body` between the family's markers, which are added at the end where there are none.
 
     ValueError where one is missing or they cross.
     """
-    counts = text.count(BEGIN), text.count(END)
+    first, last = markers(family)
+    counts = text.count(first), text.count(last)
     if counts == (0, 0):
-        return f"{text.rstrip()}\n\n{BEGIN}\n{body.strip()}\n{END}\n".lstrip()
-    begin, end = text.find(BEGIN), text.find(END)
+        return f"{text.rstrip()}\n\n{first}\n{body.strip()}\n{last}\n".lstrip()
+    begin, end = text.find(first), text.find(last)
     if counts != (1, 1) or begin > end:
-        raise ValueError(f"write {BEGIN} and then {END}, each once")
-    return f"{text[:begin]}{BEGIN}\n{body.strip()}\n{text[end:]}"
+        raise ValueError(f"write {first} and then {last}, each once")
+    return f"{text[:begin]}{first}\n{body.strip()}\n{text[end:]}"
 
 
-def write_page(path: Path, body: str) -> None:
-    text = path.read_text() if path.exists() else INTRODUCTION
+def write_page(path: Path, bodies: Mapping[str, str]) -> None:
+    """Write the tables of each family in `bodies`; what else is on the page stays."""
+    places = {family: "\n".join(markers(family)) for family in ("p", "c")}
+    text = path.read_text() if path.exists() else INTRODUCTION.format(**places)
+    for family, body in bodies.items():
+        text = replace_between_markers(text, family, body)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(replace_between_markers(text, body))
+    path.write_text(text)

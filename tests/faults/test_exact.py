@@ -14,7 +14,7 @@ def exact(monkeypatch):
     import exact
 
     yield exact
-    for name in ("exact", "running", "scoring"):
+    for name in ("exact", "running", "scoring", "stall"):
         sys.modules.pop(name, None)
 
 

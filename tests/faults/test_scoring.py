@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import json
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
 FAULTS = Path(__file__).resolve().parents[2] / "faults"
-NAMES = ("scoring", "running", "page", "bench")
+NAMES = ("scoring", "stall", "running", "page", "results", "targets", "bench")
 
 
 @pytest.fixture(scope="module")
@@ -232,40 +234,58 @@ def test_expectation_without_fields_says_which(scoring):
         scoring.Expected.from_json({"id": "A-X"})
 
 
-def test_page_keeps_the_text_around_the_markers(modules):
-    page = modules["page"]
-    text = f"before\n{page.BEGIN}\nold\n{page.END}\nafter\n"
+P_BEGIN, P_END = "<!-- bench:p:begin -->", "<!-- bench:p:end -->"
+C_BEGIN, C_END = "<!-- bench:c:begin -->", "<!-- bench:c:end -->"
 
-    assert page.replace_between_markers(text, "new") == f"before\n{page.BEGIN}\nnew\n{page.END}\nafter\n"
+
+def test_page_keeps_the_text_around_the_markers_and_other_families(modules):
+    text = f"before\n{P_BEGIN}\nslow\n{P_END}\nbetween\n{C_BEGIN}\nold\n{C_END}\nafter\n"
+
+    changed = modules["page"].replace_between_markers(text, "c", "new")
+
+    assert changed == f"before\n{P_BEGIN}\nslow\n{P_END}\nbetween\n{C_BEGIN}\nnew\n{C_END}\nafter\n"
 
 
 def test_page_without_markers_gets_them_at_its_end(modules):
-    page = modules["page"]
+    changed = modules["page"].replace_between_markers("before\n", "p", "new")
 
-    assert page.replace_between_markers("before\n", "new") == f"before\n\n{page.BEGIN}\nnew\n{page.END}\n"
+    assert changed == f"before\n\n{P_BEGIN}\nnew\n{P_END}\n"
 
 
 def test_page_with_one_marker_is_left_alone(modules):
-    page = modules["page"]
-
     with pytest.raises(ValueError, match="each once"):
-        page.replace_between_markers(page.BEGIN, "new")
+        modules["page"].replace_between_markers(P_BEGIN, "p", "new")
 
 
 def test_new_page_opens_with_an_introduction(modules, tmp_path):
-    page = modules["page"]
-    page.write_page(tmp_path / "docs" / "faults.md", "table")
+    modules["page"].write_page(tmp_path / "docs" / "faults.md", {"c": "table"})
 
     written = (tmp_path / "docs" / "faults.md").read_text()
     assert written.startswith("# Faults on purpose")
-    assert f"{page.BEGIN}\ntable\n{page.END}" in written
+    assert f"{P_BEGIN}\n{P_END}" in written
+    assert f"{C_BEGIN}\ntable\n{C_END}" in written
+
+
+def test_columns_that_are_empty_in_all_rows_are_left_out(modules):
+    page = modules["page"]
+    rows = [
+        page.Row("A-N01", "small", "healthy", "", "", "", "yes", 9.62, 0.0122),
+        page.Row("A-N02", "slow start", "healthy", "", "", "", "yes", 9.1, None),
+    ]
+
+    assert page.case_table(rows).splitlines() == [
+        "| case | title | expected | exact? | seconds | overhead |",
+        "| --- | --- | --- | --- | --- | --- |",
+        "| A-N01 | small | healthy | yes | 9.6 | 1.22 % |",
+        "| A-N02 | slow start | healthy | yes | 9.1 | - |",
+    ]
 
 
 def result_of(modules, case, made, exit_code=0):
     bench, running = modules["bench"], modules["running"]
     outcome = running.Outcome(exit_code, 12.0, "", made)
     scored = bench.score_outcome(outcome, case.expected, 0)
-    return bench.Result(case, score=scored, outcomes=[outcome], bare_exit_code=0)
+    return bench.Result(case, score=scored, outcomes=[outcome], exit_code=0)
 
 
 def case_of(modules, expected):
@@ -309,11 +329,11 @@ def test_skipped_fault_is_not_counted_as_exact(modules, scoring):
     ]
 
 
-def test_other_exit_code_than_bare_is_not_exact(modules, scoring):
+def test_another_exit_code_is_not_exact(modules, scoring):
     result = result_of(modules, case_of(modules, expectation(scoring)), report(finding()), exit_code=1)
 
     assert result.score.exact is False
-    assert modules["bench"].missed_targets([result])[-1] == "A-P02: exit code differs from bare"
+    assert modules["bench"].missed_targets([result])[-1] == "A-P02: exit code is not 0"
 
 
 def test_missing_report_is_a_miss_with_the_last_line_of_output(modules, scoring):
@@ -343,13 +363,37 @@ def test_short_selection_exists(modules):
 def test_every_case_of_the_catalogue_is_there_and_whole(modules):
     cases = modules["running"].load_cases()
     wanted = [f"p{n:02d}" for n in range(1, 23)] + ["f07"] + [f"n{n:02d}" for n in range(1, 13)]
+    wanted += [f"c{n:02d}" for n in range(1, 16)] + ["c09s", "c13t"] + [f"nc{n}" for n in range(1, 7)]
 
     assert sorted(cases) == sorted(wanted)
     for key, case in cases.items():
         assert (case.folder / "train.py").exists()
-        assert case.expected.id == f"A-{key.upper()}"
+        name = f"N-{key[1:]}" if key.startswith("nc") else f"A-{key}"
+        assert case.expected.id.lower() == name.lower()
+        assert case.expected.family == ("c" if "c" in key else "p")
         assert case.expected.healthy == key.startswith("n")
         assert case.expected.repaired is None or (case.folder / case.expected.repaired).exists()
+
+
+def test_the_root_of_a_case_is_a_line_of_its_function(modules):
+    for case in modules["running"].load_cases().values():
+        root = case.expected.root
+        if root is None:
+            continue
+        tree = ast.parse((case.folder / root.file).read_text())
+        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+        inside = [f.name for f in functions if f.lineno <= root.line <= (f.end_lineno or 0)]
+
+        assert inside[-1:] == [root.function], case.key
+
+
+def test_every_line_that_a_case_names_is_there(modules):
+    for case in modules["running"].load_cases().values():
+        for pattern in case.expected.place:
+            named = re.fullmatch(r"(\w+)\\.py:(\d+)\$", pattern)
+            if named:
+                lines = (case.folder / f"{named[1]}.py").read_text().splitlines()
+                assert lines[int(named[2]) - 1].strip(), f"{case.key}: {pattern}"
 
 
 @pytest.mark.parametrize("path", sorted(FAULTS.glob("*/*.py")), ids=lambda path: f"{path.parent.name}/{path.name}")
