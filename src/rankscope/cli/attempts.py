@@ -123,9 +123,8 @@ class Attempts:
     def _pause(self) -> bool:
         """Keep the report of the last attempt and wait; False where a signal says that it was the last one."""
         number = self._last.number
-        until = time.monotonic() + min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (number - 1))
+        pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (number - 1))
         self._look_back()
-        pause_s = max(FIRST_PAUSE_S, until - time.monotonic())
         if self._signals.received is None:
             restart = f"restart {number} of {self._policy.restarts}"
             print(f"rankscope: {self._how()}; starting again in {pause_s:.0f} s ({restart})", file=sys.stderr)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -77,7 +78,8 @@ def start_command(command: Sequence[str], environment: Mapping[str, str] | None 
         if error.errno == errno.ENOEXEC:
             why = "it is neither a program nor a script with a #! line"
         elif error.errno == errno.ENOENT:
-            why = "the interpreter in its #! line does not exist"
+            there = shutil.which(command[0]) is not None
+            why = "the interpreter in its #! line does not exist" if there else "there is no such program"
         raise CannotStart(why, NOT_FOUND if error.errno == errno.ENOENT else NOT_EXECUTABLE) from error
 
 

@@ -40,36 +40,47 @@ def attempt_rows(attempts: Sequence[Attempt]) -> list[AttemptRow]:
 
 def changed_text(attempts: Sequence[Attempt]) -> str:
     """`attempt 1 stopped at step 44: uneven-inputs on rank 1; attempt 2 came to its end`."""
-    *earlier, last = attempts
-    if not earlier:
+    if len(attempts) < 2:
         return ""
-    before = earlier[-1]
-    if last.why != "done" and _same(before, last):
-        again = "the same failure again" if len(attempts) == 2 else "the same failure each time"
-        if not all(_same(one, last) for one in earlier):
-            again = f"the same failure as in attempt {before.number}"
-        others = [one for one in earlier if _same(one, last)]
-        if any(one.ranks != last.ranks for one in others):
-            return f"{again}, on another rank: {last.cause} on {_who(others[-1])}, then on {_who(last)}"
-        steps = [count_text(one.steps) for one in (*others, last) if one.steps is not None]
-        where = f"at the same step ({steps[0]})" if len(set(steps)) == 1 else f"at steps {' and '.join(steps[-2:])}"
-        return f"{again}, {where}: {_failure(last)}"
-    return f"{_stopped(before)}; {_stopped(last)}"
+    *earlier, last = attempts
+    same = [one for one in earlier if _same(one, last)]
+    if last.why == "done" or not same:
+        alike = [one for one in earlier if _stop(one) == _stop(earlier[-1])]
+        return f"{_named(alike)} {_stop(earlier[-1])}; {_named([last])} {_stop(last)}"
+    if len(same) < len(earlier):
+        again = f"the same failure as in {_named(same)}"
+    else:
+        again = "the same failure again" if len(earlier) == 1 else "the same failure each time"
+    before = same[-1]
+    if before.ranks != last.ranks:
+        return f"{again}, on another rank: {last.cause} on {_who(before)}, then on {_who(last)}"
+    if before.steps != last.steps:
+        return f"{again}, at another step ({_step(before)}, then {_step(last)}): {_failure(last)}"
+    return f"{again}, at the same step ({_step(last)}): {_failure(last)}"
 
 
 def _same(one: Attempt, other: Attempt) -> bool:
     return one.cause is not None and one.cause == other.cause
 
 
-def _stopped(one: Attempt) -> str:
-    if one.why == "done":
-        return f"attempt {one.number} came to its end"
-    if one.why is None:
-        return f"attempt {one.number} goes on"
-    at = f" at step {count_text(one.steps)}" if one.steps is not None else ""
+def _named(attempts: Sequence[Attempt]) -> str:
+    """`attempt 3`, `attempts 1 and 2`."""
+    *others, last = [str(one.number) for one in attempts]
+    return f"attempts {', '.join(others)} and {last}" if others else f"attempt {last}"
+
+
+def _stop(one: Attempt) -> str:
+    """`stopped at step 44: uneven-inputs on rank 1`."""
+    if one.why in (None, "done"):
+        return "came to its end" if one.why else "goes on"
+    at = f" at step {_step(one)}" if one.steps is not None else ""
     if one.why == "interrupted":
-        return f"attempt {one.number} was interrupted{at}"
-    return f"attempt {one.number} stopped{at}: {_failure(one) or 'no cause is shown'}"
+        return f"was interrupted{at}"
+    return f"stopped{at}: {_failure(one) or 'no cause is shown'}"
+
+
+def _step(one: Attempt) -> str:
+    return count_text(one.steps) if one.steps is not None else "not known"
 
 
 def _how(one: Attempt) -> str:

@@ -12,7 +12,17 @@ from rich.text import Text
 from rankscope.base.finding import Finding, Location
 from rankscope.report.report import Report, first_problem
 from rankscope.views.attempts import attempt_rows, changed_text
-from rankscope.views.layout import clean, field, pad, print_lines, shorten_end, shorten_middle, table, to_text, wrap
+from rankscope.views.layout import (
+    clean,
+    field,
+    pad,
+    print_lines,
+    shorten_end,
+    shorten_middle,
+    table,
+    to_text,
+    wrap,
+)
 from rankscope.views.quantities import ratio_text, share_text, time_text, value_text
 from rankscope.views.sentences import (
     advice_when_not_examined,
@@ -130,8 +140,9 @@ def _attempts(report: Report, width: int) -> Iterator[Text]:
     """What became of each start of the command, and what changed from one to the next."""
     rows = [[row.number, row.how, row.steps, row.time, row.finding] for row in attempt_rows(report.run.attempts)]
     if rows:
+        head = ["", "how", "steps", "time", "first finding"]
         yield _rule("Attempts", width)
-        yield from table([["", "how", "steps", "time", "first finding"], *rows], right={2, 3}, width=width, shrink=(4, 1))
+        yield from table([head, *rows], right={2, 3}, width=width, shrink=(4, 1))
         yield from (Text(line) for line in wrap(changed_text(report.run.attempts), width))
 
 
