@@ -11,6 +11,7 @@ from dataclasses import replace
 from rankscope.base.clock import now_ns
 from rankscope.base.manifest import Attempt, Manifest, write_manifest
 from rankscope.base.own_command import own_command, own_environment
+from rankscope.base.rundir import RunDir
 from rankscope.cli.alerts import Alerts
 from rankscope.cli.launch import CannotStart, Launch, quietly
 from rankscope.cli.new_run import NewRun
@@ -123,8 +124,10 @@ class Attempts:
     def _pause(self) -> bool:
         """Keep the report of the last attempt and wait; False where a signal says that it was the last one."""
         number = self._last.number
-        pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (number - 1))
-        self._look_back()
+        pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(number - 1, 10))
+        if self._new is not None:
+            run = self._new.run
+            quietly(lambda: self._look_back(run))
         if self._signals.received is None:
             restart = f"restart {number} of {self._policy.restarts}"
             print(f"rankscope: {self._how()}; starting again in {pause_s:.0f} s ({restart})", file=sys.stderr)
@@ -138,11 +141,8 @@ class Attempts:
         how = "hung" if self._last.why == "hang" else f"ended with exit code {self._exit_code}"
         return f"attempt {self._last.number} {how}"
 
-    def _look_back(self) -> None:
+    def _look_back(self, run: RunDir) -> None:
         """Have the report of the last attempt made and kept; what is not done in time is done at the end of the run."""
-        if self._new is None:
-            return
-        run = self._new.run
         with working("analysing the records"), run.recorder_log.open("ab") as log:
             child = subprocess.Popen(
                 own_command("collect", str(run.root), "--report"),
@@ -154,7 +154,7 @@ class Attempts:
                     child.kill()  # whoever collects next finds every frame that it had not committed
                     child.wait()
         if self._alerts is not None:
-            quietly(self._alerts.show)
+            self._alerts.show()
 
     def _again(self) -> bool:
         """Begin the next attempt and run it; False where it cannot be started."""

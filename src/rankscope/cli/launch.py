@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -139,6 +140,9 @@ class Launch:
         assert self._child is not None
         end_command(self._child, self._run)
         self.exit_code = self._child.poll()
+        if self.exit_code is None:
+            print("rankscope: the command was killed and does not end; going on without it", file=sys.stderr)
+            self.exit_code = -signal.SIGKILL
 
     def finish(self) -> None:
         """Let the recorder keep what is left; then nothing of this start is there any more."""
