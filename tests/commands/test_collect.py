@@ -38,25 +38,45 @@ def test_takes_the_request_away_even_where_no_report_can_be_made(rankscope, add_
 
 def test_tells_each_finding_once(tmp_path):
     run = RunDir(tmp_path)
-    finding = SimpleNamespace(id="F1", cause="slow-code", ranks=(1,), severity="warning", kind="performance")
-    note = SimpleNamespace(id="F2", cause="gc-pause", ranks=(), severity="info")
+    finding = SimpleNamespace(id="F1", cause="slow-code", kind="performance", ranks=(1,), severity="warning")
+    note = SimpleNamespace(id="F2", cause="gc-pause", kind="performance", ranks=(), severity="info")
     report = SimpleNamespace(findings=[finding, note], run=SimpleNamespace(steps=40))
 
-    tell(run, report, hangs=True)
+    tell(run, report)
     finding.id = "F3"
-    tell(run, report, hangs=True)
+    tell(run, report)
 
-    lines = [json.loads(line) for line in run.alerts.read_text().splitlines()]
-    assert lines == [{"finding": "F1", "cause": "slow-code", "ranks": [1], "step": 40, "hang": False}]
+    assert _alerts(run) == [
+        {"finding": "F1", "cause": "slow-code", "ranks": [1], "step": 40, "hang": False, "attempt": 1}
+    ]
 
 
-def test_a_failure_of_a_run_that_hangs_is_marked(tmp_path):
+def test_a_failure_that_becomes_the_reason_of_a_hang_is_told_as_such_without_being_shown_again(tmp_path):
     run = RunDir(tmp_path)
-    finding = SimpleNamespace(id="F1", cause="uneven-inputs", ranks=(1,), severity="critical", kind="failure")
+    finding = SimpleNamespace(id="F1", cause="stuck-rank", kind="failure", ranks=(1,), severity="critical")
+    report = SimpleNamespace(findings=[finding], run=SimpleNamespace(steps=40))
 
-    tell(run, SimpleNamespace(findings=[finding], run=SimpleNamespace(steps=40)), hangs=True)
+    tell(run, report)
+    for _ in range(2):
+        tell(run, report, hangs=True)
 
-    assert json.loads(run.alerts.read_text())["hang"] is True
+    about = {"cause": "stuck-rank", "ranks": [1], "step": 40, "attempt": 1}
+    assert _alerts(run) == [{"finding": "F1", **about, "hang": False}, {**about, "hang": True}]
+
+
+def test_the_next_attempt_is_told_of_anew(tmp_path):
+    run = RunDir(tmp_path)
+    finding = SimpleNamespace(id="F1", cause="stuck-rank", kind="failure", ranks=(1,), severity="critical")
+    report = SimpleNamespace(findings=[finding], run=SimpleNamespace(steps=40))
+
+    tell(run, report, hangs=True)
+    tell(run, report, hangs=True, attempt=2)
+
+    assert [(entry["attempt"], entry["hang"]) for entry in _alerts(run)] == [(1, True), (2, True)]
+
+
+def _alerts(run):
+    return [json.loads(line) for line in run.alerts.read_text().splitlines()]
 
 
 def test_a_stall_is_told_with_what_each_rank_does(tmp_path):

@@ -88,7 +88,13 @@ def signal_name(number: int) -> str:
 
 
 def ends(facts: Facts) -> tuple[End, ...]:
-    """The ends of all ranks that have ended, the first one first."""
+    """The ends of all ranks that have ended, the first one first, but for those that we brought about."""
+    stopped_ns = facts.tables.stopped_ns
+    return tuple(end for end in all_ends(facts) if not stopped_ns or end.time_ns <= stopped_ns)
+
+
+def all_ends(facts: Facts) -> tuple[End, ...]:
+    """The same with the ends of ranks that we have ended because they hung."""
     return facts.once(_ends)
 
 
