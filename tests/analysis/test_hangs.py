@@ -129,6 +129,41 @@ def test_a_rank_that_waited_in_vain_for_others_to_come():
     assert judged(only, ends=[only.end(code=1, exception=text)]).cause == "rendezvous-failure"
 
 
+def test_a_pair_that_does_not_meet():
+    """A pipeline whose first stage sends one micro-batch too few, and goes on to the reduction."""
+    first, second = made = ranks(2)
+    for _ in range(3):
+        first.pair("send", 0, 1, f"{FILE}:45:forward_stage")
+        second.pair("recv", 0, 1, f"{FILE}:50:next_input")
+    second.pair("recv", 0, 1, f"{FILE}:50:next_input")
+    second.stand(9, f"{FILE}:50:next_input", below=WAIT)
+    first.call("allreduce", BACKWARD)
+    first.stand(9, BACKWARD)
+
+    found = judged(*made)
+    assert summary(found) == ("missing-collective", (0,), 50)
+    assert "did not send to rank 1" in found.why
+
+
+def test_two_ranks_that_both_receive_first():
+    first, second = made = ranks(2)
+    first.pair("recv", 1, 0, f"{FILE}:45:exchange")
+    second.pair("recv", 0, 1, f"{FILE}:45:exchange")
+    for r in made:
+        r.stand(9, f"{FILE}:45:exchange", below=WAIT)
+
+    assert summary(judged(*made)) == ("collective-order-mismatch", (0, 1), 45)
+
+
+def test_a_receive_whose_sender_is_busy_blames_nobody():
+    first, second = made = ranks(2)
+    second.pair("recv", 0, 1, f"{FILE}:50:next_input")
+    second.stand(9, f"{FILE}:50:next_input", below=WAIT)
+    first.stand(9, f"{FILE}:70:load", below=(), asleep=False)
+
+    assert judged(*made) is None
+
+
 @pytest.mark.parametrize("calls", [1, 7])
 def test_two_groups_that_wait_for_each_other(calls):
     """Also where a step has many equal calls, so that one more looks like all the others."""

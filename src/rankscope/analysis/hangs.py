@@ -14,6 +14,7 @@ from rankscope.analysis.facts import Facts
 from rankscope.analysis.failures import HARDWARE, NETWORK, UNUSED, failure
 from rankscope.analysis.hot_code import last_place
 from rankscope.analysis.modes import odd_modes
+from rankscope.analysis.pairs import SEND, cycle, last_waited_for, unmet
 from rankscope.analysis.source_order import head, leaving, left_loop_by_choice, same_loop
 from rankscope.analysis.stacks import Place, is_user, parse_place
 from rankscope.analysis.standing import (
@@ -75,6 +76,7 @@ def _blame(facts: Facts) -> Blame | None:
     return (
         _modes(facts)
         or _mismatch(facts)
+        or _unmet_pair(facts)
         or _left(facts)
         or _elsewhere(facts, left_alone)
         or _network(facts, left_alone)
@@ -298,6 +300,26 @@ def _exhausted(facts: Facts, position: int) -> bool:
     rows = facts.rows(BatchWait, position, window=False)
     rows = rows[column(rows, BatchWait, "grad") > 0]
     return bool(len(rows)) and bool(column(rows[-1:], BatchWait, "ended")[0])
+
+
+def _unmet_pair(facts: Facts) -> Blame | None:
+    """A rank that did not send or receive what a peer waits for, and waits for something else itself."""
+    for position in sorted(unmet(facts)):
+        ring = cycle(facts, position)
+        if ring:
+            first = unmet(facts)[ring[0]].call
+            both = " and ".join(f"rank {facts.ranks[p].rank} in {unmet(facts)[p].call.short}" for p in ring[:4])
+            return Blame("collective-order-mismatch", ring, first.site, f"each waits for the other: {both}", 0.9)
+        link = last_waited_for(facts, position)
+        if link is None or not left_waiting(facts, link.peer) or ended_well(facts, link.peer):
+            continue
+        theirs = calls_end(facts, link.peer)
+        waiting = facts.ranks[link.position].rank
+        went_on = f", and went on to {theirs.short}" if theirs is not None else ""
+        verb = "receive from" if link.call.operation == SEND else "send to"
+        why = f"did not {verb} rank {waiting}, which waits in {link.call.short} after {link.met} of them{went_on}"
+        return Blame("missing-collective", (link.peer,), link.call.site, why, 0.85, component=link.call.short)
+    return None
 
 
 # -- ranks that are not there ------------------------------------------------------------------------------------------

@@ -78,17 +78,22 @@ def calls(facts: Facts, position: int) -> tuple[Call, ...]:
 
 
 def _calls(facts: Facts, position: int) -> tuple[Call, ...]:
-    rank = facts.ranks[position]
     rows, last = (_of_rank(facts, position, kind) for kind in (Collective, PendingCollective))
     rows = np.concatenate([rows[-min(TAIL, ALL_TAILS // facts.size) :], last[~np.isin(last["a"], rows["a"])]])
     rows = rows[np.argsort(rows["time_ns"], kind="stable")]
+    return calls_of_rows(facts, position, rows)
+
+
+def calls_of_rows(facts: Facts, position: int, rows: Rows) -> tuple[Call, ...]:
+    """Records of one rank's operations as calls, in their order."""
+    pid = facts.ranks[position].pid
     words = ("group", "sequence", "name", "shape", "bytes", "site")
     fields = [column(rows, Collective, word).tolist() for word in words]
     times, steps = rows["time_ns"].tolist(), rows["step"].tolist()
     name = facts.tables.name
     return tuple(
         Call(
-            name(rank.pid, group), sequence, name(rank.pid, operation), name(rank.pid, shape), size,
+            name(pid, group), sequence, name(pid, operation), name(pid, shape), size,
             facts.place(position, site), time, step,
         )
         for group, sequence, operation, shape, size, site, time, step in zip(*fields, times, steps, strict=True)

@@ -78,6 +78,16 @@ class StoppedRank:
             sequence=sequence, site=self.writer.name(site), shape=self.writer.name(shape), bytes=40,
         )  # fmt: skip
 
+    def pair(self, operation: str, sender: int, receiver: int, site: str) -> None:
+        """One send or receive."""
+        group = f"group:default:{sender}>{receiver}"
+        sequence = self._sequences[group] = self._sequences.get(group, -1) + 1
+        self.now += MS
+        self.writer.put(
+            Collective, self.now, self.now + 10_000, STEPS, name=operation, group=self.writer.name(group), bytes=40,
+            sequence=sequence, site=self.writer.name(site), shape=self.writer.name("float32[10]"), point_to_point=1,
+        )  # fmt: skip
+
     def catch(self, text: str, place: str) -> None:
         """An exception that is logged."""
         self.now += MS
