@@ -14,7 +14,7 @@ from rankscope.analysis.facts import Facts
 from rankscope.analysis.failures import HARDWARE, NETWORK, UNUSED, failure
 from rankscope.analysis.hot_code import last_place
 from rankscope.analysis.modes import odd_modes
-from rankscope.analysis.pairs import SEND, cycle, last_waited_for, unmet
+from rankscope.analysis.pairs import SEND, Unmet, cycle, last_waited_for, unmet
 from rankscope.analysis.source_order import head, leaving, left_loop_by_choice, same_loop
 from rankscope.analysis.stacks import Place, is_user, parse_place
 from rankscope.analysis.standing import (
@@ -28,7 +28,18 @@ from rankscope.analysis.standing import (
     standing,
 )
 from rankscope.analysis.tables import column
-from rankscope.analysis.wavefront import UNEQUAL, Call, Front, call_before, calls, fronts, habit, known_to, last_front
+from rankscope.analysis.wavefront import (
+    UNEQUAL,
+    Call,
+    Front,
+    call_before,
+    calls,
+    fronts,
+    habit,
+    history,
+    known_to,
+    last_front,
+)
 from rankscope.analysis.wording import numbered
 from rankscope.analysis.worker_deaths import worker_death
 from rankscope.records.host import CaughtException, Fault, LastCall
@@ -306,6 +317,10 @@ def _unmet_pair(facts: Facts) -> Blame | None:
     """A rank that did not send or receive what a peer waits for, and waits for something else itself."""
     for position in sorted(unmet(facts)):
         ring = cycle(facts, position)
+        moment = min(link.call.time_ns for link in unmet(facts).values())
+        new = [p for p in ring if _surprise(facts, p, unmet(facts)[p].call, moment) >= 1]
+        if len(new) == 1:  # it waits where nobody has ever waited: it left out what its peer waits for
+            return _not_met(facts, next(unmet(facts)[p] for p in ring if unmet(facts)[p].peer == new[0]))
         if ring:
             first = unmet(facts)[ring[0]].call
             both = " and ".join(f"rank {facts.ranks[p].rank} in {unmet(facts)[p].call.short}" for p in ring[:4])
@@ -313,13 +328,18 @@ def _unmet_pair(facts: Facts) -> Blame | None:
         link = last_waited_for(facts, position)
         if link is None or not left_waiting(facts, link.peer) or ended_well(facts, link.peer):
             continue
-        theirs = calls_end(facts, link.peer)
-        waiting = facts.ranks[link.position].rank
-        went_on = f", and went on to {theirs.short}" if theirs is not None else ""
-        verb = "receive from" if link.call.operation == SEND else "send to"
-        why = f"did not {verb} rank {waiting}, which waits in {link.call.short} after {link.met} of them{went_on}"
-        return Blame("missing-collective", (link.peer,), link.call.site, why, 0.85, component=link.call.short)
+        return _not_met(facts, link)
     return None
+
+
+def _not_met(facts: Facts, link: Unmet) -> Blame:
+    """The peer of a rank that waits in a send or receive."""
+    theirs = calls_end(facts, link.peer)
+    waiting = facts.ranks[link.position].rank
+    went_on = f", and went on to {theirs.short}" if theirs is not None else ""
+    verb = "receive from" if link.call.operation == SEND else "send to"
+    why = f"did not {verb} rank {waiting}, which waits in {link.call.short} after {link.met} of them{went_on}"
+    return Blame("missing-collective", (link.peer,), link.call.site, why, 0.85, component=link.call.short)
 
 
 # -- ranks that are not there ------------------------------------------------------------------------------------------
@@ -356,7 +376,7 @@ def _loader_site(facts: Facts, position: int) -> Place | None:
 
 def calls_end(facts: Facts, position: int) -> Call | None:
     """The last operation that a rank called."""
-    own = calls(facts, position)
+    own = history(facts, position)
     return own[-1] if own else None
 
 

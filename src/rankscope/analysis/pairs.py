@@ -6,9 +6,7 @@ from dataclasses import dataclass
 
 from rankscope.analysis.facts import Facts
 from rankscope.analysis.standing import left_waiting
-from rankscope.analysis.tables import column
-from rankscope.analysis.wavefront import Call, calls_of_rows
-from rankscope.records.collective import Collective
+from rankscope.analysis.wavefront import Call, history
 
 SEND = "send"
 DEFAULT_PAIR = "group:default:"
@@ -55,29 +53,18 @@ def last_waited_for(facts: Facts, start: int) -> Unmet | None:
     return link
 
 
-def pair_calls(facts: Facts, position: int) -> tuple[Call, ...]:
-    """The sends and receives of a rank, oldest first."""
-    return facts.once(_pair_calls, position)
-
-
-def _pair_calls(facts: Facts, position: int) -> tuple[Call, ...]:
-    pid = facts.ranks[position].pid
-    rows = facts.tables.of(Collective)
-    rows = rows[(rows["process"] == pid) & (column(rows, Collective, "point_to_point") > 0)]
-    return calls_of_rows(facts, position, rows)
-
-
 def _unmet(facts: Facts) -> dict[int, Unmet]:
     by_rank = {rank.rank: position for position, rank in enumerate(facts.ranks)}
     counts: dict[tuple[int, str], int] = {}
     for position in range(facts.size):
-        for call in pair_calls(facts, position):
-            counts[position, call.group] = call.sequence + 1
+        for call in history(facts, position):
+            if call.pair:
+                counts[position, call.group] = call.sequence + 1
     found = {}
     for position in range(facts.size):
-        own = pair_calls(facts, position)
+        own = history(facts, position)
         last = own[-1] if own else None
-        if last is None or not last.group.startswith(DEFAULT_PAIR) or not _is_last(facts, position, last):
+        if last is None or not last.pair or not last.group.startswith(DEFAULT_PAIR):
             continue
         sender, _, receiver = last.group.removeprefix(DEFAULT_PAIR).partition(">")
         other = receiver if last.operation == SEND else sender
@@ -88,10 +75,3 @@ def _unmet(facts: Facts) -> dict[int, Unmet]:
         if met <= last.sequence:
             found[position] = Unmet(position, peer, last, met)
     return found
-
-
-def _is_last(facts: Facts, position: int, call: Call) -> bool:
-    """Whether the rank has called no collective since."""
-    rows = facts.tables.of(Collective)
-    mine = rows["time_ns"][rows["process"] == facts.ranks[position].pid]
-    return bool(call.time_ns >= mine.max())

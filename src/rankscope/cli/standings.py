@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rankscope.analysis.facts import Facts
 from rankscope.analysis.standing import end_of, ended_well, standing
-from rankscope.analysis.wavefront import calls, group_words
+from rankscope.analysis.wavefront import group_words, history
 from rankscope.views.stacks import RankStack
 
 
@@ -16,7 +16,7 @@ def rank_stacks(facts: Facts) -> list[RankStack]:
 def _rank_stack(facts: Facts, position: int) -> RankStack:
     where = standing(facts, position)
     end = end_of(facts, position)
-    own = calls(facts, position)
+    own = history(facts, position)
     call = own[-1] if own else None
     if end is not None:
         state = f"has ended: {end.how}" if not ended_well(facts, position) else "has come to its end"
