@@ -3,6 +3,7 @@
 import pytest
 
 from rankscope.analysis.hangs import blame
+from rankscope.records.loading import PendingFetch
 from rankscope.records.training import Step
 from rankscope.testing.stops import (
     BACKWARD,
@@ -162,6 +163,29 @@ def test_a_receive_whose_sender_is_busy_blames_nobody():
     first.stand(9, f"{FILE}:70:load", below=(), asleep=False)
 
     assert judged(*made) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "RuntimeError: DataLoader worker (pid(s) 1001) exited unexpectedly",
+        "RuntimeError: DataLoader worker (pid 1001) is killed by signal: Killed. ",
+        "ConnectionResetError: [Errno 104] Connection reset by peer",  # the tensor was to come through its socket
+    ],
+)
+def test_a_loader_worker_that_was_killed(text):
+    first, second = made = ranks(2)
+    worker = second.worker()
+    worker.writer.put(PendingFetch, worker.now, worker.now, 0, samples=16, worker=1, first_index=96)
+    worker.now += 100 * MS
+    killed = worker.end(signal=9)
+    for r in made:
+        r.now += 300 * MS
+    ends = [killed, second.end(code=1, exception=text), first.end(code=1, exception=CLOSED)]
+
+    found = judged(*made, ends=ends)
+    assert (found.cause, found.positions) == ("rank-exception", (1,))
+    assert found.why == "loader worker 0 (process 1001) was ended by SIGKILL, in the batch that begins with sample 96"
 
 
 @pytest.mark.parametrize("calls", [1, 7])

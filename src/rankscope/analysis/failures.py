@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from rankscope.analysis.ends import End, ends
 from rankscope.analysis.facts import Facts
+from rankscope.analysis.worker_deaths import worker_death
 
 SAME_TIME_NS = 300_000_000
 """Ranks that fail within this time of each other fail together: the first one's end needs so long to reach a peer that
@@ -42,7 +43,7 @@ def failure(facts: Facts) -> Failure | None:
 
 def _failure(facts: Facts) -> Failure | None:
     failed = [end for end in ends(facts) if end.failed]
-    own = [end for end in failed if not end.follows]
+    own = [end for end in failed if not end.follows or worker_death(facts, end) is not None]
     if not own:
         return None
     first = own[0]
