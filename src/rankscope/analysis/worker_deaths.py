@@ -38,7 +38,8 @@ def worker_death(facts: Facts, end: End) -> WorkerDeath | None:
     pid = min(pids, key=lambda p: _ended_ns(facts, p))
     process = facts.tables.processes.get(pid)
     number = f" {process.worker}" if process is not None and process.worker >= 0 else ""
-    words = f"loader worker{number} (process {pid}) {_how(facts, pid, said[2] if said is not None else None)}{_sample(facts, pid)}"
+    how = _how(facts, pid, said[2] if said is not None else None)
+    words = f"loader worker{number} (process {pid}) {how}{_sample(facts, pid)}"
     samples = read_samples(facts.tables, pid)
     user = next((stack.user for stack in reversed(samples.stack) if stack.user), ())
     return WorkerDeath(words, user[-1] if user else None)
