@@ -11,7 +11,7 @@ from lease import Lease
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-STEPS = 400
+STEPS = 2000
 USERS, ITEMS = 4000, 2000
 
 
