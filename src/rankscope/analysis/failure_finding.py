@@ -3,42 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import ClassVar
 
 from rankscope.analysis import wording
+from rankscope.analysis.detector import Detector
 from rankscope.analysis.ends import End, ends
 from rankscope.analysis.facts import Facts
 from rankscope.analysis.hangs import Blame, blame
 from rankscope.analysis.standing import standing
 from rankscope.analysis.wavefront import group_words
 from rankscope.base.finding import Cost, Evidence, Finding
+from rankscope.records.record import Record
 
 MOST_OTHERS = 6
 """Ranks whose part in the stop is told one by one."""
 
 
-def found(facts: Facts, cause: str, title: str, advice: tuple[str, ...]) -> Iterator[Finding]:
-    """The finding where the stop has this cause. In `title`, {who}, {why} and {where} are filled in."""
-    root = blame(facts)
-    if root is None or root.cause != cause:
-        return
-    numbers = facts.numbers(root.positions)
-    steps = [facts.step_count(p) for p in root.positions]
-    yield Finding(
-        cause=cause,
-        severity="critical",
-        confidence=root.confidence,
-        title=title.format(who=wording.numbered(numbers), why=root.why, where=wording.at(root.place)),
-        ranks=numbers,
-        all_ranks=len(numbers) == facts.world_size and facts.ranks[0].process.role == "rank",
-        phase=None,
-        component=_component(root),
-        location=wording.location(root.place),
-        first_step=min(steps, default=None),
-        last_step=None,
-        cost=Cost(None, None, None),
-        evidence=tuple(_evidence(facts, root)),
-        next=advice,
-    )
+class FailureDetector(Detector):
+    """One cause of a stop. All of them share the assessment in `hangs.py`: of a run that stopped, one root is named."""
+
+    title: ClassVar[str]
+    """With {who}, {why} (the main fact) and {where}."""
+    advice: ClassVar[tuple[str, ...]]
+
+    needs: ClassVar[tuple[type[Record], ...]] = ()
+    any_length = True
+    inference = True
+
+    def examine(self, facts: Facts) -> Iterator[Finding]:
+        """The finding where the run stopped, and by this cause."""
+        root = blame(facts)
+        if root is None or root.cause != self.name:
+            return
+        numbers = facts.numbers(root.positions)
+        steps = [facts.step_count(p) for p in root.positions]
+        yield Finding(
+            cause=self.name,
+            severity="critical",
+            confidence=root.confidence,
+            title=self.title.format(who=wording.numbered(numbers), why=root.why, where=wording.at(root.place)),
+            ranks=numbers,
+            all_ranks=len(numbers) == facts.world_size and facts.ranks[0].process.role == "rank",
+            phase=None,
+            component=_component(root),
+            location=wording.location(root.place),
+            first_step=min(steps, default=None),
+            last_step=None,
+            cost=Cost(None, None, None),
+            evidence=tuple(_evidence(facts, root)),
+            next=self.advice,
+        )
 
 
 def _component(root: Blame) -> str:

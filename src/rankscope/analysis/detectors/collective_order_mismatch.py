@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from rankscope.analysis.detector import Detector
-from rankscope.analysis.facts import Facts
-from rankscope.analysis.failure_finding import found
-from rankscope.base.finding import Finding
-
-TITLE = "ranks call collectives in different orders: {why}"
-ADVICE = ("go through the same things in the same order on every rank (sort the keys)",)
+from rankscope.analysis.failure_finding import FailureDetector
 
 
-class CollectiveOrderMismatch(Detector):
+class CollectiveOrderMismatch(FailureDetector):
     """At the same count of a group's operations ranks call different ones of the same loop.
 
     ## What it is
@@ -30,9 +22,5 @@ class CollectiveOrderMismatch(Detector):
     """
 
     name = "collective-order-mismatch"
-    needs = ()
-    any_length = True
-    inference = True
-
-    def examine(self, facts: Facts) -> Iterator[Finding]:
-        yield from found(facts, self.name, TITLE, ADVICE)
+    title = "ranks call collectives in different orders: {why}"
+    advice = ("go through the same things in the same order on every rank (sort the keys)",)

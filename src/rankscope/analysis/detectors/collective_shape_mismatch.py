@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from rankscope.analysis.detector import Detector
-from rankscope.analysis.facts import Facts
-from rankscope.analysis.failure_finding import found
-from rankscope.base.finding import Finding
-
-TITLE = "sizes differ between ranks: {why}{where}"
-ADVICE = ("agree on the size before the call (all_reduce of the maximum), and pad",)
+from rankscope.analysis.failure_finding import FailureDetector
 
 
-class CollectiveShapeMismatch(Detector):
+class CollectiveShapeMismatch(FailureDetector):
     """All ranks call the same collective, with tensors of different sizes or types.
 
     ## What it is
@@ -31,9 +23,5 @@ class CollectiveShapeMismatch(Detector):
     """
 
     name = "collective-shape-mismatch"
-    needs = ()
-    any_length = True
-    inference = True
-
-    def examine(self, facts: Facts) -> Iterator[Finding]:
-        yield from found(facts, self.name, TITLE, ADVICE)
+    title = "sizes differ between ranks: {why}{where}"
+    advice = ("agree on the size before the call (all_reduce of the maximum), and pad",)

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from rankscope.analysis.detector import Detector
-from rankscope.analysis.facts import Facts
-from rankscope.analysis.failure_finding import found
-from rankscope.base.finding import Finding
-
-TITLE = "{who} died first: {why}{where}"
-ADVICE = ("look at what it did last; for SIGKILL ask the kernel's log for the memory killer",)
+from rankscope.analysis.failure_finding import FailureDetector
 
 
-class DeadRank(Detector):
+class DeadRank(FailureDetector):
     """A process was killed or left without an exception; what its peers raised only follows.
 
     ## What it is
@@ -31,9 +23,5 @@ class DeadRank(Detector):
     """
 
     name = "dead-rank"
-    needs = ()
-    any_length = True
-    inference = True
-
-    def examine(self, facts: Facts) -> Iterator[Finding]:
-        yield from found(facts, self.name, TITLE, ADVICE)
+    title = "{who} died first: {why}{where}"
+    advice = ("look at what it did last; for SIGKILL ask the kernel's log for the memory killer",)

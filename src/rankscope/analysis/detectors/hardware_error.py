@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from rankscope.analysis.detector import Detector
-from rankscope.analysis.facts import Facts
-from rankscope.analysis.failure_finding import found
-from rankscope.base.finding import Finding
-
-TITLE = "{who}: the device or its driver failed: {why}{where}"
-ADVICE = (
-    "read the kernel's log of that node (`dmesg`, Xid messages) and the device's error counters (`nvidia-smi -q`)",
-    "take the node out and run the job on another one: if it comes again there, it is the program",
-)
+from rankscope.analysis.failure_finding import FailureDetector
 
 
-class HardwareError(Detector):
+class HardwareError(FailureDetector):
     """The device or its driver reported an error; what the peers raised only follows.
 
     ## What it is
@@ -34,9 +23,8 @@ class HardwareError(Detector):
     """
 
     name = "hardware-error"
-    needs = ()
-    any_length = True
-    inference = True
-
-    def examine(self, facts: Facts) -> Iterator[Finding]:
-        yield from found(facts, self.name, TITLE, ADVICE)
+    title = "{who}: the device or its driver failed: {why}{where}"
+    advice = (
+        "read the kernel's log of that node (`dmesg`, Xid messages) and the device's error counters (`nvidia-smi -q`)",
+        "take the node out and run the job on another one: if it comes again there, it is the program",
+    )

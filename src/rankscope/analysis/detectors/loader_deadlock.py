@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from rankscope.analysis.detector import Detector
-from rankscope.analysis.facts import Facts
-from rankscope.analysis.failure_finding import found
-from rankscope.base.finding import Finding
-
-TITLE = "{who}: {why}{where}"
-ADVICE = ("start workers by spawn or forkserver (multiprocessing_context), or create the lock in the worker",)
+from rankscope.analysis.failure_finding import FailureDetector
 
 
-class LoaderDeadlock(Detector):
+class LoaderDeadlock(FailureDetector):
     """A worker of the DataLoader waits for something that nobody in its process will release.
 
     ## What it is
@@ -30,9 +22,5 @@ class LoaderDeadlock(Detector):
     """
 
     name = "loader-deadlock"
-    needs = ()
-    any_length = True
-    inference = True
-
-    def examine(self, facts: Facts) -> Iterator[Finding]:
-        yield from found(facts, self.name, TITLE, ADVICE)
+    title = "{who}: {why}{where}"
+    advice = ("start workers by spawn or forkserver (multiprocessing_context), or create the lock in the worker",)

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from rankscope.analysis.detector import Detector
-from rankscope.analysis.facts import Facts
-from rankscope.analysis.failure_finding import found
-from rankscope.base.finding import Finding
-
-TITLE = "{who} left the training loop by a decision of its own: {why}"
-ADVICE = ("let all ranks decide together: all_reduce the metric or the flag before `break`",)
+from rankscope.analysis.failure_finding import FailureDetector
 
 
-class LocalEarlyStop(Detector):
+class LocalEarlyStop(FailureDetector):
     """A rank stopped training while its peers go on and wait for it.
 
     ## What it is
@@ -30,9 +22,5 @@ class LocalEarlyStop(Detector):
     """
 
     name = "local-early-stop"
-    needs = ()
-    any_length = True
-    inference = True
-
-    def examine(self, facts: Facts) -> Iterator[Finding]:
-        yield from found(facts, self.name, TITLE, ADVICE)
+    title = "{who} left the training loop by a decision of its own: {why}"
+    advice = ("let all ranks decide together: all_reduce the metric or the flag before `break`",)

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from rankscope.analysis.detector import Detector
-from rankscope.analysis.facts import Facts
-from rankscope.analysis.failure_finding import found
-from rankscope.base.finding import Finding
-
-TITLE = "{who} {why}"
-ADVICE = ("call it on every rank of the group, or on none: with an empty tensor where there is nothing to give",)
+from rankscope.analysis.failure_finding import FailureDetector
 
 
-class MissingCollective(Detector):
+class MissingCollective(FailureDetector):
     """A rank called a collective that its peers did not, or skipped one that they called.
 
     ## What it is
@@ -31,9 +23,5 @@ class MissingCollective(Detector):
     """
 
     name = "missing-collective"
-    needs = ()
-    any_length = True
-    inference = True
-
-    def examine(self, facts: Facts) -> Iterator[Finding]:
-        yield from found(facts, self.name, TITLE, ADVICE)
+    title = "{who} {why}"
+    advice = ("call it on every rank of the group, or on none: with an empty tensor where there is nothing to give",)

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rankscope.analysis.detector import Detector
 from rankscope.analysis.facts import Facts
-from rankscope.analysis.failure_finding import found
+from rankscope.analysis.failure_finding import FailureDetector
 from rankscope.analysis.hangs import blame
 from rankscope.analysis.modes import LAST, odd_modes
 from rankscope.analysis.wording import numbered
 from rankscope.base.finding import Cost, Evidence, Finding
 from rankscope.records.training import Backward, Forward
 
-TITLE = "{who} {why}"
-ADVICE = (
-    "call `model.train()` on every rank after an evaluation, also where only some ranks evaluate",
-    "look for a `return` or an exception between `model.eval()` and `model.train()` on that rank",
-)
 
-
-class ModeMismatch(Detector):
+class ModeMismatch(FailureDetector):
     """Some ranks train in evaluation mode while the others are in training mode.
 
     ## What it is
@@ -40,12 +33,16 @@ class ModeMismatch(Detector):
 
     name = "mode-mismatch"
     needs = (Forward, Backward)
-    any_length = True
+    title = "{who} {why}"
+    advice = (
+        "call `model.train()` on every rank after an evaluation, also where only some ranks evaluate",
+        "look for a `return` or an exception between `model.eval()` and `model.train()` on that rank",
+    )
 
     def examine(self, facts: Facts) -> Iterator[Finding]:
         root = blame(facts)
         if root is not None and root.cause == self.name:
-            yield from found(facts, self.name, TITLE, ADVICE)
+            yield from super().examine(facts)
             return
         positions, model = odd_modes(facts)
         if not positions:
@@ -65,5 +62,5 @@ class ModeMismatch(Detector):
             last_step=None,
             cost=Cost(None, None, None),
             evidence=(Evidence("last training passes in that mode", float(LAST), "count", numbers),),
-            next=ADVICE,
+            next=self.advice,
         )

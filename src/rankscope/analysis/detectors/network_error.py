@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from rankscope.analysis.detector import Detector
-from rankscope.analysis.facts import Facts
-from rankscope.analysis.failure_finding import found
-from rankscope.base.finding import Finding
-
-TITLE = "{who}: the network failed: {why}{where}"
-ADVICE = (
-    "look at the links of the ranks' nodes (port errors, routes, firewalls), and which interface the job uses",
-    "with NCCL: run once with `NCCL_DEBUG=WARN`; it names the device and the peer",
-)
+from rankscope.analysis.failure_finding import FailureDetector
 
 
-class NetworkError(Detector):
+class NetworkError(FailureDetector):
     """Connections between ranks failed although all of them were there.
 
     ## What it is
@@ -33,9 +22,8 @@ class NetworkError(Detector):
     """
 
     name = "network-error"
-    needs = ()
-    any_length = True
-    inference = True
-
-    def examine(self, facts: Facts) -> Iterator[Finding]:
-        yield from found(facts, self.name, TITLE, ADVICE)
+    title = "{who}: the network failed: {why}{where}"
+    advice = (
+        "look at the links of the ranks' nodes (port errors, routes, firewalls), and which interface the job uses",
+        "with NCCL: run once with `NCCL_DEBUG=WARN`; it names the device and the peer",
+    )

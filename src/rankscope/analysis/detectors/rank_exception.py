@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from rankscope.analysis.detector import Detector
-from rankscope.analysis.facts import Facts
-from rankscope.analysis.failure_finding import found
-from rankscope.base.finding import Finding
-
-TITLE = "{who}: {why}{where}"
-ADVICE = ("look at that line, with the batch that the rank had",)
+from rankscope.analysis.failure_finding import FailureDetector
 
 
-class RankException(Detector):
+class RankException(FailureDetector):
     """An exception of a rank came first; what its peers raised, or wait for, only follows.
 
     ## What it is
@@ -30,9 +22,5 @@ class RankException(Detector):
     """
 
     name = "rank-exception"
-    needs = ()
-    any_length = True
-    inference = True
-
-    def examine(self, facts: Facts) -> Iterator[Finding]:
-        yield from found(facts, self.name, TITLE, ADVICE)
+    title = "{who}: {why}{where}"
+    advice = ("look at that line, with the batch that the rank had",)

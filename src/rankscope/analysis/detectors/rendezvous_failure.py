@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from rankscope.analysis.detector import Detector
-from rankscope.analysis.facts import Facts
-from rankscope.analysis.failure_finding import found
-from rankscope.base.finding import Finding
-
-TITLE = "{who}: the processes formed no group: {why}{where}"
-ADVICE = ("choose a free port (torchrun --standalone, or --rdzv-endpoint host:0), and end what holds the old one",)
+from rankscope.analysis.failure_finding import FailureDetector
 
 
-class RendezvousFailure(Detector):
+class RendezvousFailure(FailureDetector):
     """The processes did not find each other.
 
     ## What it is
@@ -30,9 +22,5 @@ class RendezvousFailure(Detector):
     """
 
     name = "rendezvous-failure"
-    needs = ()
-    any_length = True
-    inference = True
-
-    def examine(self, facts: Facts) -> Iterator[Finding]:
-        yield from found(facts, self.name, TITLE, ADVICE)
+    title = "{who}: the processes formed no group: {why}{where}"
+    advice = ("choose a free port (torchrun --standalone, or --rdzv-endpoint host:0), and end what holds the old one",)

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from rankscope.analysis.detector import Detector
-from rankscope.analysis.facts import Facts
-from rankscope.analysis.failure_finding import found
-from rankscope.base.finding import Finding
-
-TITLE = "{who} {why}{where}"
-ADVICE = ("shorten that work or split it over ranks; or give init_process_group a longer timeout",)
+from rankscope.analysis.failure_finding import FailureDetector
 
 
-class SlowRankTimeout(Detector):
+class SlowRankTimeout(FailureDetector):
     """A rank did something of its own until the time-out of its peers ended the run.
 
     ## What it is
@@ -30,9 +22,5 @@ class SlowRankTimeout(Detector):
     """
 
     name = "slow-rank-timeout"
-    needs = ()
-    any_length = True
-    inference = True
-
-    def examine(self, facts: Facts) -> Iterator[Finding]:
-        yield from found(facts, self.name, TITLE, ADVICE)
+    title = "{who} {why}{where}"
+    advice = ("shorten that work or split it over ranks; or give init_process_group a longer timeout",)

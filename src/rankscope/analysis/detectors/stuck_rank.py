@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from rankscope.analysis.detector import Detector
-from rankscope.analysis.facts import Facts
-from rankscope.analysis.failure_finding import found
-from rankscope.base.finding import Finding
-
-TITLE = "{who} {why}{where}"
-ADVICE = ("look at who holds what it waits for",)
+from rankscope.analysis.failure_finding import FailureDetector
 
 
-class StuckRank(Detector):
+class StuckRank(FailureDetector):
     """A rank waits for a lock of its own program and never gets it.
 
     ## What it is
@@ -30,9 +22,5 @@ class StuckRank(Detector):
     """
 
     name = "stuck-rank"
-    needs = ()
-    any_length = True
-    inference = True
-
-    def examine(self, facts: Facts) -> Iterator[Finding]:
-        yield from found(facts, self.name, TITLE, ADVICE)
+    title = "{who} {why}{where}"
+    advice = ("look at who holds what it waits for",)

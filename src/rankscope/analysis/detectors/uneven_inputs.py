@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from rankscope.analysis.detector import Detector
-from rankscope.analysis.facts import Facts
-from rankscope.analysis.failure_finding import found
-from rankscope.base.finding import Finding
-
-TITLE = "{who} ran out of batches before the others: {why}"
-ADVICE = ("give every rank the same number of batches (DistributedSampler, drop_last), or use `model.join()`",)
+from rankscope.analysis.failure_finding import FailureDetector
 
 
-class UnevenInputs(Detector):
+class UnevenInputs(FailureDetector):
     """A rank has fewer batches than its peers, which wait for it in a collective for ever.
 
     ## What it is
@@ -31,9 +23,5 @@ class UnevenInputs(Detector):
     """
 
     name = "uneven-inputs"
-    needs = ()
-    any_length = True
-    inference = True
-
-    def examine(self, facts: Facts) -> Iterator[Finding]:
-        yield from found(facts, self.name, TITLE, ADVICE)
+    title = "{who} ran out of batches before the others: {why}"
+    advice = ("give every rank the same number of batches (DistributedSampler, drop_last), or use `model.join()`",)

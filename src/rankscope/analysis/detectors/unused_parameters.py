@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from rankscope.analysis.detector import Detector
-from rankscope.analysis.facts import Facts
-from rankscope.analysis.failure_finding import found
-from rankscope.base.finding import Finding
-
-TITLE = "{who}: parameters got no gradient, and DDP waits for them: {why}"
-ADVICE = ("use them in the loss on every rank, freeze them, or set find_unused_parameters=True",)
+from rankscope.analysis.failure_finding import FailureDetector
 
 
-class UnusedParameters(Detector):
+class UnusedParameters(FailureDetector):
     """A part of the model took no part in the loss, and DDP waits for its gradients.
 
     ## What it is
@@ -30,9 +22,5 @@ class UnusedParameters(Detector):
     """
 
     name = "unused-parameters"
-    needs = ()
-    any_length = True
-    inference = True
-
-    def examine(self, facts: Facts) -> Iterator[Finding]:
-        yield from found(facts, self.name, TITLE, ADVICE)
+    title = "{who}: parameters got no gradient, and DDP waits for them: {why}"
+    advice = ("use them in the loss on every rank, freeze them, or set find_unused_parameters=True",)
