@@ -59,6 +59,21 @@ def test_nobody_is_blamed_for_a_run_that_only_looks_stopped(name):
     assert blame(HEALTHY_STOPS[name]()) is None
 
 
+@pytest.mark.parametrize("sizes, cause", [((3, 3), "collective-shape-mismatch"), ((3, 4), None)])
+def test_gathers_must_agree_where_they_always_have(sizes, cause):
+    """Backends differ in whether inputs of a gather may be of different sizes: the run's own habit tells."""
+    made = ranks(2)
+    for _ in range(5):
+        for r, size in zip(made, sizes, strict=True):
+            r.call("allgather", f"{FILE}:70:collect", shape=f"float32[{size}]")
+    for r in made:
+        r.call("allgather", f"{FILE}:70:collect", shape=f"float32[{5 + r.rank}]")
+        r.stand(9, f"{FILE}:70:collect", below=WAIT)
+    found = judged(*made)
+
+    assert (found and found.cause) == cause
+
+
 def test_a_collective_on_its_way_is_no_stop():
     first, second = ranks(2)
     first.call("allreduce", f"{FILE}:55:metric")

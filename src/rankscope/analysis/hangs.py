@@ -7,6 +7,7 @@ together, who left its peers alone, who does something else while its peers wait
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from dataclasses import dataclass
 
 from rankscope.analysis.ends import End, ends
@@ -29,6 +30,7 @@ from rankscope.analysis.standing import (
 )
 from rankscope.analysis.tables import column
 from rankscope.analysis.wavefront import (
+    SEEN_OFTEN,
     UNEQUAL,
     Call,
     Front,
@@ -139,7 +141,7 @@ def _sizes(facts: Facts) -> Blame | None:
     """The last operation that all ranks of a group called, where its sizes differ though they must not."""
     for group in {call.group for front in _last_fronts(facts) for call in front.entered.values()}:
         front = last_front(facts, group)
-        if front is None or not _must_agree(front):
+        if front is None or not _must_agree(facts, front):
             continue
         by_shape: dict[str, list[int]] = {}
         for position, call in front.entered.items():
@@ -159,9 +161,23 @@ def _last_fronts(facts: Facts) -> list[Front]:
     return [front for group in sorted(groups) if (front := last_front(facts, group)) is not None]
 
 
-def _must_agree(front: Front) -> bool:
+def _must_agree(facts: Facts, front: Front) -> bool:
+    """Whether all ranks must bring the same sizes: by the operation, or because they always have in that line."""
     operations = {call.operation for call in front.entered.values()}
-    return len(operations) == 1 and not operations & set(UNEQUAL)
+    if len(operations) > 1:
+        return False
+    return not operations & set(UNEQUAL) or _have_agreed(facts, front)
+
+
+def _have_agreed(facts: Facts, front: Front) -> bool:
+    """Whether the earlier calls of these lines had the same sizes on all ranks, each time."""
+    earlier: dict[int, list[str]] = defaultdict(list)
+    for position, last in front.entered.items():
+        for call in calls(facts, position):
+            if call.group == front.group and call.where == last.where and call.sequence < front.sequence:
+                earlier[call.sequence].append(call.shape)
+    known = [shapes for shapes in earlier.values() if len(shapes) == len(front.entered)]
+    return len(known) >= SEEN_OFTEN and all(len(set(shapes)) == 1 for shapes in known)
 
 
 def _network(facts: Facts, left_alone: list[End]) -> Blame | None:
