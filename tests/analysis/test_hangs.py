@@ -27,8 +27,8 @@ LINES = {
     "missing-collective": 40,
     "collective-shape-mismatch": 50,
     "slow-rank-timeout": 70,
-    "stuck-rank": 70,
-    "loader-deadlock": 20,
+    "stuck-rank": 2,
+    "loader-deadlock": 2,
 }
 ALL = {"collective-order-mismatch": (0, 1), "slow-rank-timeout": (0,), "network-error": (0,)}
 """Where it is not the last rank, or rank 1 of three."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rankscope.analysis.source_order import left_loop_by_choice, same_loop
+from rankscope.analysis.source_order import left_loop_by_choice, same_loop, takes_lock
 from rankscope.analysis.stacks import Place
 
 PROGRAM = """\
@@ -65,6 +65,18 @@ def test_says_whether_a_loop_was_left_by_choice(place, inside, behind, answer):
 @pytest.mark.parametrize("a, b, answer", [(21, 23, True), (4, 5, False), (12, 15, False), (5, 6, False)])
 def test_says_whether_two_lines_share_their_innermost_loop(place, a, b, answer):
     assert same_loop(place(a), place(b)) is answer
+
+
+@pytest.mark.parametrize(
+    "line, answer",
+    [("with lock:", True), ("with self._lock, log:", True), ("lock.acquire()", True), ("with open(name):", False),
+     ("with torch.no_grad():", False), ("thread.join()", False)],
+)  # fmt: skip
+def test_says_whether_a_line_takes_a_lock(tmp_path, line, answer):
+    file = tmp_path / "train.py"
+    file.write_text(f"def read():\n    {line}\n" + "        pass\n" * line.endswith(":"))
+
+    assert takes_lock(Place(str(file), 2, "read")) is answer
 
 
 def test_nothing_is_said_without_the_source(tmp_path):

@@ -10,10 +10,8 @@ def test_names_the_line_of_the_worker():
     (found,) = LoaderDeadlock().examine(STOPS["loader-deadlock"]())
 
     assert (found.cause, found.severity, found.ranks) == ("loader-deadlock", "critical", (1,))
-    assert found.component == "__getitem__"
-    assert found.title == (
-        "rank 1: a loader worker waits for a lock in __getitem__ (train.py:20)"
-    )
+    assert found.component == "cached"
+    assert found.title == "rank 1: a loader worker waits for a lock in cached (cache.py:2)"
     assert found.next
 
 

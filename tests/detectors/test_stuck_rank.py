@@ -11,9 +11,7 @@ def test_names_the_function_that_waits():
 
     assert (found.cause, found.severity, found.ranks) == ("stuck-rank", "critical", (1,))
     assert found.component == "cached"
-    assert found.title == (
-        "rank 1 waits for a lock in cached (train.py:70)"
-    )
+    assert found.title == "rank 1 waits for a lock in cached (cache.py:2)"
     assert found.next
 
 

@@ -418,13 +418,13 @@ def _elsewhere(facts: Facts, left_alone: list[End]) -> Blame | None:
 
 
 def _locked_worker(facts: Facts, position: int) -> Standing | None:
-    """A loader worker of a rank that has done nothing for long and waits for something in the user's code."""
+    """A loader worker of a rank that has done nothing for long and waits for a lock in the user's code."""
     for pid in facts.ranks[position].workers:
         found = process_standing(facts, pid)
         if found.stack is None or found.ns < STALLED_NS or not found.blocked:
             continue
         idle = any(frame.file.endswith(IDLE_WORKER) for frame in found.stack.frames[-3:])
-        if not idle and found.place is not None:
+        if not idle and found.place is not None and found.locked:
             return found
     return None
 

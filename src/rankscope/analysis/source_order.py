@@ -1,10 +1,10 @@
-"""How two lines of a program lie to each other, by its source: in one loop, or one behind the other's loop."""
+"""What the source of a program says of its lines: in one loop, one behind the other's loop, taking a lock."""
 
 from __future__ import annotations
 
 import ast
+import linecache
 from functools import lru_cache
-from pathlib import Path
 
 from rankscope.analysis.stacks import Place
 
@@ -45,6 +45,20 @@ def leaving(inside: Place | None) -> Place | None:
     return None
 
 
+def takes_lock(place: Place | None) -> bool:
+    """Whether a line takes a lock: `with lock:` (a name, no call), or `.acquire()`."""
+    tree = _tree(place.file) if place is not None else None
+    if tree is None or place is None:
+        return False
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.With, ast.AsyncWith)) and node.lineno == place.line:
+            return any(isinstance(item.context_expr, (ast.Name, ast.Attribute)) for item in node.items)
+        acquires = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "acquire"
+        if acquires and node.lineno <= place.line <= (node.end_lineno or node.lineno):  # type: ignore[attr-defined]
+            return True
+    return False
+
+
 def head(inside: Place | None) -> Place | None:
     """The head of the innermost loop around a line; None where it is in no loop, or the source cannot be read."""
     loops = _loops(inside) if inside is not None else []
@@ -71,6 +85,7 @@ def _loops(place: Place) -> list[ast.stmt]:
 @lru_cache(maxsize=64)
 def _tree(file: str) -> ast.Module | None:
     try:
-        return ast.parse(Path(file).read_text(encoding="utf-8"))
-    except (OSError, SyntaxError, ValueError):
+        lines = linecache.getlines(file)
+        return ast.parse("".join(lines)) if lines else None
+    except (SyntaxError, ValueError):
         return None

@@ -10,6 +10,7 @@ import numpy as np
 from rankscope.analysis.ends import End, ends
 from rankscope.analysis.facts import Facts
 from rankscope.analysis.sample_state import BLOCKED, states_of
+from rankscope.analysis.source_order import takes_lock
 from rankscope.analysis.stacks import Place, Samples, Stack, read_samples
 from rankscope.analysis.tables import column
 from rankscope.records.host import NO_PROGRESS, Counter, StackSample
@@ -28,8 +29,6 @@ WAITS = ("/torch/distributed/",)
 """Files of torch in which a rank waits for its peers."""
 BACKWARD = "_engine_run_backward"
 """The entry of torch's autograd engine: in it DDP waits for its reductions, in C++."""
-LOCKS = ("acquire", "wait", "join", "_wait_for_tstate_lock")
-"""Functions of `threading` that wait for another thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +71,14 @@ class Standing:
 
     @property
     def locked(self) -> bool:
-        """Whether it waits for a lock of its own program (`with lock:` shows the user's line alone)."""
+        """Whether it waits for a lock of its own program: the line that it is in takes one.
+
+        What waits for another thread's work (`join`, a future, an event) looks the same and is no fault.
+        """
         if self.stack is None or not self.blocked or self.loads or self.waits:
             return False
         leaf = self.stack.frames[-1] if self.stack.frames else None
-        return leaf is not None and leaf.file.endswith("/threading.py") and leaf.function.split(".")[-1] in LOCKS
+        return leaf is not None and leaf == self.place and takes_lock(leaf)
 
 
 def end_of(facts: Facts, position: int) -> End | None:
@@ -170,6 +172,6 @@ def ended_well(facts: Facts, position: int) -> bool:
 def left_waiting(facts: Facts, position: int) -> bool:
     """Whether a rank waits for its peers, did so when it was ended, or raised because it was left alone."""
     end = end_of(facts, position)
-    if end is not None and end.exception and end.follows:
+    if end is not None and end.exception and end.follows and not end.exception.startswith("KeyboardInterrupt"):
         return True
     return not ended_well(facts, position) and standing(facts, position).waits

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
@@ -26,7 +27,11 @@ WAIT = ("/usr/lib/python3/dist-packages/torch/distributed/distributed_c10d.py:29
 ENGINE = ("/usr/lib/python3/dist-packages/torch/autograd/graph.py:800:_engine_run_backward",)
 LOADER = ("/usr/lib/python3/dist-packages/torch/utils/data/dataloader.py:1300:_next_data",)
 COMPILER = ("/usr/lib/python3/dist-packages/torch/_inductor/graph.py:900:run",)
-LOCK = ("/usr/lib/python3/threading.py:600:wait",)
+THREADS = ("/usr/lib/python3/threading.py:327:wait",)
+LOCKED_FILE = "/home/user/cache.py"
+LOCKED = f"{LOCKED_FILE}:2:cached"
+"""A line that takes a lock. Of what is not on the disk, `linecache` is asked."""
+linecache.cache[LOCKED_FILE] = (0, None, ["def cached(key):\n", "    with LOCK:\n", "        return KNOWN[key]\n"], "")
 CLOSED = "RuntimeError: Connection closed by peer"
 STEPS = 40
 
@@ -214,7 +219,7 @@ def _locked() -> Facts:
     first, second = ranks(2)
     first.call("allreduce", BACKWARD)
     first.stand(14, BACKWARD)
-    second.stand(14, f"{FILE}:70:cached", below=LOCK)
+    second.stand(14, LOCKED, below=())
     return stopped((first, second))
 
 
@@ -223,7 +228,7 @@ def _locked_worker() -> Facts:
     first.call("allreduce", BACKWARD)
     first.stand(14, BACKWARD)
     worker = second.worker()
-    worker.stand(14, f"{FILE}:20:__getitem__", below=())
+    worker.stand(14, LOCKED, below=())
     second.stand(14, f"{FILE}:28:main", below=LOADER)
     return stopped((first, second))
 
@@ -298,6 +303,31 @@ def _one_saves() -> Facts:
     return stopped((first, second))
 
 
+def _one_waits_for_its_threads() -> Facts:
+    """A pool of threads uploads; the main thread waits for them, and the other rank for it."""
+    first, second = ranks(2)
+    first.stand(120, f"{FILE}:70:upload_all", below=THREADS)
+    second.call("barrier", BARRIER)
+    second.stand(120, BARRIER, below=WAIT)
+    return stopped((first, second))
+
+
+def _worker_downloads() -> Facts:
+    first, second = ranks(2)
+    first.call("allreduce", BACKWARD)
+    first.stand(60, BACKWARD)
+    second.worker().stand(60, f"{FILE}:20:__getitem__", "/usr/lib/python3/socket.py:718:readinto", below=())
+    second.stand(60, f"{FILE}:28:main", below=LOADER)
+    return stopped((first, second))
+
+
+def _interrupted() -> Facts:
+    """Ctrl-C between two collectives."""
+    first, second = ranks(2)
+    first.call("allreduce", BACKWARD)
+    return stopped((first, second), [r.end(code=130, exception="KeyboardInterrupt: ") for r in (first, second)])
+
+
 def _asked_to_end() -> Facts:
     made = ranks(2)
     return stopped(made, [r.end(signal=15) for r in made])
@@ -314,6 +344,9 @@ HEALTHY_STOPS: dict[str, Callable[[], Facts]] = {
     "all ranks come to their end": _ended_well,
     "ranks end at different times": _ended_apart,
     "one rank saves for two minutes": _one_saves,
+    "one rank waits for its own threads": _one_waits_for_its_threads,
+    "a loader worker downloads for a minute": _worker_downloads,
     "a user ends the run": _asked_to_end,
+    "a user interrupts the run": _interrupted,
     "all ranks compile": _all_compile,
 }
