@@ -7,10 +7,10 @@ import signal
 from dataclasses import dataclass
 
 from rankscope.analysis.facts import Facts
-from rankscope.analysis.stacks import Place
+from rankscope.analysis.stacks import Place, is_user, parse_place
 from rankscope.analysis.tables import Rows, column
 from rankscope.records.collective import Collective
-from rankscope.records.host import CaughtException, Goodbye, ProcessEnd
+from rankscope.records.host import CaughtException, Fault, Goodbye, ProcessEnd
 from rankscope.records.training import Step
 
 LOST_PEER = re.compile(
@@ -128,6 +128,16 @@ def _end(facts: Facts, position: int, said: Rows, seen: Rows) -> End:
     if not exception and (code or (code is number is None and _starter_raised(facts, position))):
         exception, place, time_ns = _caught_last(facts, position, time_ns)
     return End(position, time_ns, code, number, exception, place, _steps(facts, pid), bool(len(said)))
+
+
+def fault_place(facts: Facts, pid: int, libraries: tuple[str, ...]) -> Place | None:
+    """The innermost line of the user's in what the fault handler wrote of a process; None: it wrote nothing."""
+    faults = facts.tables.of(Fault)
+    for row in faults[column(faults, Fault, "of") == pid]:
+        place = parse_place(facts.tables.name(int(row["process"]), int(row["name"])))
+        if is_user(place.file, libraries):
+            return place
+    return None
 
 
 def _starter_raised(facts: Facts, position: int) -> bool:

@@ -10,14 +10,14 @@ import re
 from collections import defaultdict
 from dataclasses import dataclass
 
-from rankscope.analysis.ends import End, ends
+from rankscope.analysis.ends import End, ends, fault_place
 from rankscope.analysis.facts import Facts
 from rankscope.analysis.failures import HARDWARE, NETWORK, UNUSED, failure
 from rankscope.analysis.hot_code import last_place
 from rankscope.analysis.modes import odd_modes
 from rankscope.analysis.pairs import SEND, Unmet, cycle, last_waited_for, unmet
 from rankscope.analysis.source_order import head, leaving, left_loop_by_choice, same_loop
-from rankscope.analysis.stacks import Place, is_user, parse_place
+from rankscope.analysis.stacks import Place
 from rankscope.analysis.standing import (
     STALLED_NS,
     Standing,
@@ -44,7 +44,7 @@ from rankscope.analysis.wavefront import (
 )
 from rankscope.analysis.wording import numbered
 from rankscope.analysis.worker_deaths import worker_death
-from rankscope.records.host import CaughtException, Fault, LastCall
+from rankscope.records.host import CaughtException, LastCall
 from rankscope.records.loading import BatchWait, LoaderStart
 
 SIZES = re.compile(r"preamble|nbytes|mismatch|invalid (tensor )?size|shapes? (do|does) not match", re.IGNORECASE)
@@ -129,12 +129,7 @@ def _last_line(facts: Facts, position: int) -> Place | None:
     said = said[said["process"] == pid]
     if len(said):
         return facts.place(position, int(column(said[-1:], LastCall, "site")[0]))
-    faults = facts.tables.of(Fault)
-    for row in faults[column(faults, Fault, "of") == pid]:
-        place = parse_place(facts.tables.name(int(row["process"]), int(row["name"])))
-        if is_user(place.file, facts.ranks[position].process.library_folders):
-            return place
-    return last_place(facts, position)
+    return fault_place(facts, pid, facts.ranks[position].process.library_folders) or last_place(facts, position)
 
 
 def _sizes(facts: Facts) -> Blame | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from rankscope.analysis.ends import STOPPED, End, signal_name
+from rankscope.analysis.ends import STOPPED, End, fault_place, signal_name
 from rankscope.analysis.facts import Facts
 from rankscope.analysis.stacks import Place, read_samples
 from rankscope.analysis.tables import column
@@ -22,7 +22,7 @@ class WorkerDeath:
     words: str
     """`loader worker 1 (process 4711) was ended by SIGKILL, after the batch that begins with sample 96`."""
     place: Place | None
-    """Where it was sampled last in the user's code."""
+    """Where it died, as the fault handler wrote, or was sampled last, in the user's code."""
 
 
 def worker_death(facts: Facts, end: End) -> WorkerDeath | None:
@@ -42,7 +42,8 @@ def worker_death(facts: Facts, end: End) -> WorkerDeath | None:
     words = f"loader worker{number} (process {pid}) {how}{_sample(facts, pid)}"
     samples = read_samples(facts.tables, pid)
     user = next((stack.user for stack in reversed(samples.stack) if stack.user), ())
-    return WorkerDeath(words, user[-1] if user else None)
+    died_in = fault_place(facts, pid, facts.ranks[end.position].process.library_folders)
+    return WorkerDeath(words, died_in or (user[-1] if user else None))
 
 
 def _ended_ns(facts: Facts, pid: int) -> int:

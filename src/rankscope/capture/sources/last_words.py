@@ -36,15 +36,22 @@ class LastWords(Source):
         original = traceback.TracebackException.__init__
         self._patches.replace(traceback.TracebackException, "__init__", self._formatting(original))
         agent.on_open.append(self._catch_signals)
+        agent.in_child.append(self._let_go)
         if agent.ring is not None:
             self._catch_signals()
 
     def remove(self) -> None:
         self._patches.undo()
         self._agent.on_open.remove(self._catch_signals)
+        self._agent.in_child.remove(self._let_go)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """In a forked child: what it dies of is not to stand in its parent's file."""
         if self._faults is not None:
             faulthandler.disable()
             self._faults.close()
+            self._faults = None
 
     def _catch_signals(self) -> None:
         """Python's fault handler, where the user has not turned it on: C code that runs on a fatal signal only."""
