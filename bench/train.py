@@ -28,6 +28,9 @@ from torch.utils.data import DataLoader
 WARM_UP = 30
 SETTLING = 4
 """Steps at the beginning of a block that do not count."""
+WAYS = ("bare", "early", "observed")
+"""The turns: not observed, as in the first 20 s of a process, and as later."""
+NEVER_NS = 10**15
 WIDTH = {5: 128, 20: 320, 100: 640}
 
 
@@ -84,23 +87,26 @@ def calibrated(model: Any, width: int, wanted_ms: float) -> int:
 
 
 def in_turn(model: Any, width: int, batch: int, pairs: int, block: int) -> dict[str, list[dict[str, float]]]:
-    """Blocks of bare and of observed steps: A B B A ..., so that a drift of the machine meets both alike."""
-    measured: dict[str, list[dict[str, float]]] = {"bare": [], "observed": []}
+    """Blocks of bare and of observed steps: A B C C B A ..., so that a drift of the machine meets all alike."""
+    measured: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
     train(model, width, batch, WARM_UP, None, settling=0)
     for number in range(pairs):
-        for way in ("bare", "observed") if number % 2 == 0 else ("observed", "bare"):
-            with observation() if way == "observed" else contextlib.nullcontext():
+        for way in WAYS if number % 2 == 0 else WAYS[::-1]:
+            with observation(way) if way != "bare" else contextlib.nullcontext():
                 measured[way].append(train(model, width, batch, block, None, settling=SETTLING))
     return measured
 
 
 @contextlib.contextmanager
-def observation() -> Iterator[None]:
-    """Everything that runs in a rank under `rankscope run`: hooks, ring, stack sampler; not the recorder."""
+def observation(way: str) -> Iterator[None]:
+    """Everything that runs in a rank under `rankscope run`: hooks, ring, stack sampler; not the recorder. Stacks are
+    sampled as in the first seconds of a process or as later."""
     from rankscope.base.clock import now_ns
     from rankscope.capture import observer
     from rankscope.capture.config import Config
+    from rankscope.capture.sources import stacks
 
+    stacks.FIRST_NS = 0 if way == "observed" else NEVER_NS
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         agent = observer.start(Config(ring_folders=(folder,)), now_ns())
         agent.open()

@@ -11,6 +11,7 @@ from rankscope.base.plugins import load_all
 from rankscope.testing.known_runs import BASE, FAULTS, HEALTHY, known_run, repaired_run
 from rankscope.testing.parts import Code, GcPause, Save
 from rankscope.testing.runs import recoverable_share
+from rankscope.testing.stops import HEALTHY_STOPS, STOPS
 
 FOLLOWS = {
     "a quota holds rank 1": ("slow-device",),
@@ -31,7 +32,27 @@ def blamed(examination: Examination) -> list[str]:
 
 
 def test_each_detector_has_a_run_with_its_fault():
-    assert {fault.cause for fault in FAULTS.values()} == {cls.name for cls in load_all(detectors, Detector)}
+    causes = {fault.cause for fault in FAULTS.values()} | set(STOPS)
+
+    assert causes == {cls.name for cls in load_all(detectors, Detector)}
+
+
+@pytest.mark.parametrize("cause", STOPS)
+def test_a_stop_is_found_first_and_nothing_else_fails(cause):
+    found = examine(STOPS[cause]()).findings
+
+    assert found[0].cause == cause
+    assert [f.cause for f in found if f.kind == "failure"] == [cause]
+
+
+@pytest.mark.parametrize("name", HEALTHY_STOPS)
+def test_no_failure_is_found_where_nothing_has_stopped(name):
+    assert [f.cause for f in examine(HEALTHY_STOPS[name]()).findings if f.kind == "failure"] == []
+
+
+@pytest.mark.parametrize("name", [*FAULTS, *HEALTHY])
+def test_no_failure_is_found_in_a_run_that_came_to_its_end(name):
+    assert [f.cause for f in examine(known_run(name).facts).findings if f.kind == "failure"] == []
 
 
 @pytest.mark.parametrize("name", FAULTS)

@@ -53,7 +53,7 @@ def place(tmp_path):
         (4, 6, False),
         (5, 4, None),  # in front of it, not behind
         (12, 15, True),  # break
-        (27, 28, True),  # a condition
+        (28, 29, True),  # a condition
         (21, 23, None),  # both in the loop
         (4, 15, None),  # another function
     ],

@@ -5,12 +5,12 @@ import pytest
 
 from rankscope.analysis import tables
 from rankscope.analysis.facts import Facts
-from rankscope.analysis.tables import column, load, make_tables
-from rankscope.records.host import Lost, StackSample
+from rankscope.analysis.tables import Part, column, load, make_tables
+from rankscope.records.host import Lost, ProcessEnd, StackSample
 from rankscope.records.payload import Payload
 from rankscope.records.process import Process
 from rankscope.records.rows import ROW_DTYPE
-from rankscope.records.training import Forward, Metric
+from rankscope.records.training import Forward, Metric, Step
 from rankscope.store.embedded import EmbeddedStore
 from rankscope.store.store import Batch
 from rankscope.testing.known_runs import known_run
@@ -56,6 +56,35 @@ def test_of_a_long_run_all_samples_are_counted(tmp_path, monkeypatch):
 
     assert read.skipped_steps == 75
     assert len(read.of(StackSample)) < len(run.tables.of(StackSample))
+
+
+def test_of_several_attempts_one_is_read_up_to_the_moment_when_it_was_ended(tmp_path):
+    first, second = Writer(Process(7, started_ns=100)), Writer(Process(8, started_ns=1000))
+    recorder = Writer(Process(9, "recorder", rank=-1))
+    for writer, begin in ((first, 100), (second, 1000)):
+        for step in range(3):
+            writer.put(Step, begin + 10 * step, begin + 10 * step + 9, step)
+    recorder.put(ProcessEnd, 500, 500, 0, of=7, status=15, known=1)
+    recorder.put(ProcessEnd, 1500, 1500, 0, of=8, status=0, known=1)
+    writers = (first, second, recorder)
+    payloads = tuple(Payload(0, *one) for writer in writers for one in writer.payloads())
+    rows = np.array([row for writer in writers for row in writer.rows], ROW_DTYPE)
+
+    def read(part):
+        found = load(store, part)
+        return (
+            [process.pid for process in found.processes.values() if process.role == "rank"],
+            found.of(Step)["time_ns"].tolist(),
+            column(found.of(ProcessEnd), ProcessEnd, "of").tolist(),
+        )
+
+    with EmbeddedStore(tmp_path) as store:
+        store.migrate()
+        store.append(Batch(1, 0, rows.tobytes(), payloads))
+
+        assert read(Part()) == ([7, 8], [100, 110, 120, 1000, 1010, 1020], [7, 8])
+        assert read(Part(since_ns=900)) == ([8], [1000, 1010, 1020], [8])
+        assert read(Part(until_ns=900, stopped_ns=119)) == ([7], [100, 110], [7])
 
 
 def test_fields_are_cut_out_of_their_words():

@@ -12,6 +12,7 @@ import time
 import pytest
 
 from rankscope.base.manifest import read_manifest
+from rankscope.store.open import open_store
 
 pytestmark = pytest.mark.slow
 LONG = {"STEPS": "100000"}
@@ -148,7 +149,7 @@ def test_diagnose_of_a_running_run_asks_its_recorder(playground):
 def test_kill_9_of_a_rank_ends_as_torchrun_ends_it(playground):
     script = playground.folder / "ddp.py"
     script.write_text(
-        "import os, signal, torch, torch.distributed as dist\n"
+        "import os, signal, time, torch, torch.distributed as dist\n"
         "from torch.nn.parallel import DistributedDataParallel as DDP\n"
         "torch.set_num_threads(1)\n"
         "dist.init_process_group('gloo')\n"
@@ -158,7 +159,9 @@ def test_kill_9_of_a_rank_ends_as_torchrun_ends_it(playground):
         "    optimizer.zero_grad()\n"
         "    model(torch.randn(8, 64)).sum().backward()\n"
         "    optimizer.step()\n"
-        "    if step == 60 and dist.get_rank() == 1: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    if step == 60 and dist.get_rank() == 1:\n"
+        "        open('killed', 'w').write(f'{os.getpid()} {time.monotonic_ns()}')\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
     )
 
     done = playground.python("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "ddp.py")
@@ -168,4 +171,13 @@ def test_kill_9_of_a_rank_ends_as_torchrun_ends_it(playground):
     assert report.run.world_size == 2
     assert report.run.steps in (60, 61)
     assert report.lost.records == 0
+    (first, *others) = report.findings
+    assert (first.cause, first.ranks) == ("dead-rank", (1,))
+    assert "SIGKILL" in first.title
+    assert "failure" not in [finding.kind for finding in others]
+    (run,) = playground.runs.iterdir()
+    pid, killed_ns = map(int, (playground.folder / "killed").read_text().split())
+    with open_store(run / "store") as store:
+        (last,) = store.query(f"SELECT max(time_ns + duration_ns) AS last FROM slots WHERE process = {pid}").to_pylist()
+    assert killed_ns - 10_000_000 < last["last"] <= killed_ns
     playground.nothing_is_left()

@@ -9,6 +9,7 @@ from rankscope.base.causes import CAUSES
 from rankscope.base.errors import UserError
 from rankscope.base.finding import Cost, Evidence, Finding, Location
 from rankscope.report.report import (
+    Attempt,
     BudgetLine,
     Clock,
     Exit,
@@ -70,6 +71,20 @@ reports = st.builds(
         steps=maybe(ints),
         fingerprint=maybe(words),
         exits=many(st.builds(Exit, ints, maybe(st.integers(-255, 255)), maybe(words))),
+        attempts=many(
+            st.builds(
+                Attempt,
+                ints,
+                maybe(words),
+                maybe(floats),
+                maybe(ints),
+                maybe(words),
+                maybe(ints),
+                maybe(words),
+                maybe(words),
+                many(ints),
+            )
+        ),
     ),
     verdict=st.sampled_from(["healthy", "degraded", "failed", "not-examined"]),
     findings=many(findings),
@@ -122,6 +137,7 @@ def test_json_has_the_fields_of_the_contract_in_its_order(made_up):
             {"rank": 2, "code": 1, "signal": None},
             {"rank": 3, "code": 1, "signal": None},
         ],
+        "attempts": [],
     }
     assert document["whatif"] == {
         **{"slowdown": None, "by_rank": None, "by_stage": None, "by_operation": None},

@@ -31,6 +31,8 @@ def watched(observed, tmp_path):
         finally:
             observer.stop()
         (seen,) = observed.read(tmp_path)
+        for ring in tmp_path.glob("*.ring"):
+            ring.unlink()
         return seen
 
     return run

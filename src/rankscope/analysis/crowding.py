@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter as Counted
+
 from rankscope.analysis.facts import Facts
 
 
@@ -45,3 +47,9 @@ def speed_without(facts: Facts, gone: float) -> dict[int, float]:
     missing = max(0.0, busy - gone + total - facts.cpus)
     kept = min(1.0, missing / total)
     return {p: (cpu[p] + kept * delay[p]) / (cpu[p] + delay[p]) for p in cpu}
+
+
+def more_ranks_than_cpus(facts: Facts) -> bool:
+    """Whether a host runs more ranks than it has CPUs for them: a transfer then waits for its turn as well."""
+    hosts = Counted(rank.process.host for rank in facts.ranks)
+    return bool(facts.cpus) and max(hosts.values(), default=0) > facts.cpus

@@ -19,6 +19,13 @@ LOST_PEER = re.compile(
     re.IGNORECASE,
 )
 """In the text of an error: the rank was left alone by a peer. Whoever left it is the one to look at."""
+RENDEZVOUS = re.compile(
+    r"EADDRINUSE|address already in use|failed to (listen|bind)|rendezvous|DistStoreError|waiting for clients|"
+    r"could not connect to|client socket has (failed|timed out)|name or service not known|"
+    r"environment variable \w+ expected",
+    re.IGNORECASE,
+)
+"""In the text of an error: the processes never formed a group."""
 STOPPED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """Signals by which a launcher or a user ends a rank."""
 
@@ -53,8 +60,14 @@ class End:
         if self.exception.startswith("KeyboardInterrupt"):
             return True
         if self.exception:
-            return bool(LOST_PEER.search(self.exception))
+            # Who waited in vain for others to come at all was not left by them.
+            return bool(LOST_PEER.search(self.exception)) and not self.no_group
         return self.signal in STOPPED
+
+    @property
+    def no_group(self) -> bool:
+        """Whether it never got as far as a process group."""
+        return not self.step and bool(RENDEZVOUS.search(self.exception))
 
     @property
     def how(self) -> str:
@@ -75,7 +88,13 @@ def signal_name(number: int) -> str:
 
 
 def ends(facts: Facts) -> tuple[End, ...]:
-    """The ends of all ranks that have ended, the first one first."""
+    """The ends of all ranks that have ended, the first one first, but for those that we brought about."""
+    stopped_ns = facts.tables.stopped_ns
+    return tuple(end for end in all_ends(facts) if not stopped_ns or end.time_ns <= stopped_ns)
+
+
+def all_ends(facts: Facts) -> tuple[End, ...]:
+    """The same with the ends of ranks that we have ended because they hung."""
     return facts.once(_ends)
 
 
@@ -106,9 +125,16 @@ def _end(facts: Facts, position: int, said: Rows, seen: Rows) -> End:
             status = int(column(last, ProcessEnd, "status")[0])
             number = status & 0x7F or None
             code = None if number else status >> 8
-    if not exception and code:
+    if not exception and (code or (code is number is None and _starter_raised(facts, position))):
         exception, place, time_ns = _caught_last(facts, position, time_ns)
     return End(position, time_ns, code, number, exception, place, _steps(facts, pid), bool(len(said)))
+
+
+def _starter_raised(facts: Facts, position: int) -> bool:
+    """Whether the process that started the rank ended with an exception: `mp.spawn` raises what a rank has raised."""
+    rows = facts.tables.of(Goodbye)
+    mine = rows[rows["process"] == facts.ranks[position].process.parent]
+    return bool(len(mine)) and bool(column(mine[-1:], Goodbye, "exception")[0])
 
 
 def _caught_last(facts: Facts, position: int, ended_ns: int) -> tuple[str, Place | None, int]:

@@ -29,7 +29,7 @@ def found(facts: Facts, cause: str, title: str, advice: tuple[str, ...]) -> Iter
         confidence=root.confidence,
         title=title.format(who=wording.numbered(numbers), why=root.why, where=wording.at(root.place)),
         ranks=numbers,
-        all_ranks=len(numbers) == facts.size,
+        all_ranks=len(numbers) == facts.world_size and facts.ranks[0].process.role == "rank",
         phase=None,
         component=_component(root),
         location=wording.location(root.place),
@@ -42,6 +42,8 @@ def found(facts: Facts, cause: str, title: str, advice: tuple[str, ...]) -> Iter
 
 
 def _component(root: Blame) -> str:
+    if root.component:
+        return root.component
     if root.front is not None and root.positions[0] in root.front.entered:
         return root.front.entered[root.positions[0]].short
     return root.place.function if root.place is not None else root.why.partition(":")[0]
@@ -49,38 +51,33 @@ def _component(root: Blame) -> str:
 
 def _evidence(facts: Facts, root: Blame) -> Iterator[Evidence]:
     for position in root.positions[:MOST_OTHERS]:
-        rank = facts.ranks[position].rank
-        yield Evidence(f"steps that rank {rank} had finished", float(facts.step_count(position)), "count", (rank,))
+        yield Evidence("steps it had finished", float(facts.step_count(position)), "count", facts.numbers((position,)))
     if root.front is not None:
-        yield Evidence(
-            f"count of operations of {group_words(root.front.group)} at the stop", float(root.front.sequence), "count"
-        )
+        group = group_words(root.front.group)
+        yield Evidence(f"operations of {group} before the stop", float(root.front.sequence), "count")
         for position, call in sorted(root.front.entered.items())[:MOST_OTHERS]:
-            rank = facts.ranks[position].rank
-            text = f"rank {rank} called {call.short}, and nothing went on for"
-            yield Evidence(text, standing(facts, position).ns / 1e9, "s", (rank,))
+            yield _for_seconds(facts, position, f"waited in {call.short}")
         for position in root.front.absent[:MOST_OTHERS]:
-            yield _place(facts, position)
+            yield _for_seconds(facts, position, f"had not come, and was{_in_place(facts, position)}")
     else:
         for position in range(min(facts.size, MOST_OTHERS)):
             if position not in root.positions:
                 yield _other(facts, position, root.end)
 
 
-def _place(facts: Facts, position: int) -> Evidence:
-    rank, where = facts.ranks[position].rank, standing(facts, position)
-    place = f" in {where.place.short}" if where.place is not None else ""
-    return Evidence(f"rank {rank} had not come, and was{place or ' elsewhere'} for", where.ns / 1e9, "s", (rank,))
-
-
 def _other(facts: Facts, position: int, first: End | None) -> Evidence:
-    rank = facts.ranks[position].rank
     end = next((end for end in ends(facts) if end.position == position), None)
     if end is not None and end.failed and first is not None:
-        return Evidence(
-            f"rank {rank} followed: {end.how[:120]}; after", (end.time_ns - first.time_ns) / 1e9, "s", (rank,)
-        )
-    where = standing(facts, position)
-    what = "waited" if where.waits else "was"
-    place = f" in {where.place.short}" if where.place is not None else ""
-    return Evidence(f"rank {rank} {what}{place} for", where.ns / 1e9, "s", (rank,))
+        seconds = (end.time_ns - first.time_ns) / 1e9
+        return Evidence(f"followed: {end.how[:120]}; after", seconds, "s", facts.numbers((position,)))
+    what = "waited" if standing(facts, position).waits else "was"
+    return _for_seconds(facts, position, f"{what}{_in_place(facts, position)}")
+
+
+def _for_seconds(facts: Facts, position: int, words: str) -> Evidence:
+    return Evidence(words, standing(facts, position).ns / 1e9, "s", facts.numbers((position,)))
+
+
+def _in_place(facts: Facts, position: int) -> str:
+    place = standing(facts, position).place
+    return f" in {place.short}" if place is not None else " elsewhere"

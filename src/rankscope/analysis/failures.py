@@ -7,16 +7,11 @@ from dataclasses import dataclass
 
 from rankscope.analysis.ends import End, ends
 from rankscope.analysis.facts import Facts
+from rankscope.analysis.worker_deaths import worker_death
 
 SAME_TIME_NS = 300_000_000
 """Ranks that fail within this time of each other fail together: the first one's end needs so long to reach a peer that
 waits for it in a collective, and a peer's own fault does not care."""
-RENDEZVOUS = re.compile(
-    r"EADDRINUSE|address already in use|failed to (listen|bind)|rendezvous|DistStoreError|waiting for clients|"
-    r"could not connect to|no route to host|name or service not known|environment variable \w+ expected",
-    re.IGNORECASE,
-)
-"""In the text of an error: the processes never formed a group."""
 HARDWARE = re.compile(
     r"uncorrectable|\becc error|\bxid\b|fallen off the bus|unspecified launch failure|device (is )?unavailable|"
     r"cuda driver|nvml|no cuda-capable device|device lost|hardware stack error|hip error: unspecified",
@@ -48,7 +43,7 @@ def failure(facts: Facts) -> Failure | None:
 
 def _failure(facts: Facts) -> Failure | None:
     failed = [end for end in ends(facts) if end.failed]
-    own = [end for end in failed if not end.follows]
+    own = [end for end in failed if not end.follows or worker_death(facts, end) is not None]
     if not own:
         return None
     first = own[0]

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 from rankscope.analysis.ends import End, ends
 from rankscope.analysis.facts import Facts
-from rankscope.analysis.failures import HARDWARE, NETWORK, RENDEZVOUS, UNUSED, failure
+from rankscope.analysis.failures import HARDWARE, NETWORK, UNUSED, failure
 from rankscope.analysis.hot_code import last_place
 from rankscope.analysis.modes import odd_modes
+from rankscope.analysis.pairs import SEND, Unmet, cycle, last_waited_for, unmet
 from rankscope.analysis.source_order import head, leaving, left_loop_by_choice, same_loop
 from rankscope.analysis.stacks import Place, is_user, parse_place
 from rankscope.analysis.standing import (
@@ -27,7 +28,18 @@ from rankscope.analysis.standing import (
     standing,
 )
 from rankscope.analysis.tables import column
-from rankscope.analysis.wavefront import UNEQUAL, Call, Front, call_before, calls, fronts, habit, known_to, last_front
+from rankscope.analysis.wavefront import (
+    UNEQUAL,
+    Call,
+    Front,
+    call_before,
+    calls,
+    fronts,
+    habit,
+    history,
+    known_to,
+    last_front,
+)
 from rankscope.analysis.wording import numbered
 from rankscope.analysis.worker_deaths import worker_death
 from rankscope.records.host import CaughtException, Fault, LastCall
@@ -55,6 +67,8 @@ class Blame:
     confidence: float
     front: Front | None = None
     end: End | None = None
+    component: str = ""
+    """What is at fault, where it is neither the operation nor the function."""
 
 
 def blame(facts: Facts) -> Blame | None:
@@ -73,6 +87,7 @@ def _blame(facts: Facts) -> Blame | None:
     return (
         _modes(facts)
         or _mismatch(facts)
+        or _unmet_pair(facts)
         or _left(facts)
         or _elsewhere(facts, left_alone)
         or _network(facts, left_alone)
@@ -90,9 +105,14 @@ def _own_failure(facts: Facts, first: End, positions: tuple[int, ...]) -> Blame:
     if worker is not None:
         return Blame("rank-exception", positions, worker.place or first.place, worker.words, 0.9, end=first)
     if UNUSED.search(first.exception):
-        return Blame("unused-parameters", positions, first.place, first.exception, 0.95, end=first)
-    if RENDEZVOUS.search(first.exception):
-        return Blame("rendezvous-failure", positions[:1], first.place, first.exception, 0.9, end=first)
+        names = first.exception.partition("no gradient for ")[2].partition(": Expected")[0]
+        words = names or first.exception
+        return Blame("unused-parameters", positions, first.place, words, 0.95, end=first, component=names)
+    if first.no_group:
+        # A launcher that fails has no line of the user's; it binds the port that rank 0 would.
+        launcher = facts.ranks[first.position].process.role == "launcher"
+        place = None if launcher else first.place
+        return Blame("rendezvous-failure", positions[:1], place, first.exception, 0.9, None, first, "rendezvous")
     if HARDWARE.search(first.exception):
         return Blame("hardware-error", positions, first.place, first.exception, 0.85, end=first)
     if first.exception:
@@ -158,7 +178,7 @@ def _modes(facts: Facts) -> Blame | None:
     if not odd or not any(_stops(facts, front) for front in fronts(facts)):
         return None
     why = f"trained {model} in another mode than the others: layers that synchronise in training mode only do not match"
-    return Blame("mode-mismatch", odd, None, why, 0.85)
+    return Blame("mode-mismatch", odd, None, why, 0.85, component=model)
 
 
 # -- calls that do not fit together ------------------------------------------------------------------------------------
@@ -202,7 +222,8 @@ def _caught(facts: Facts, waiting: list[Front]) -> Blame | None:
 
 def _judge(facts: Facts, front: Front) -> tuple[float, Blame] | None:
     """(how unusual it is, who is the odd one at a front)."""
-    moment = min(call.time_ns for call in front.entered.values())
+    # Before any front: the call that stopped one group is not to be a habit in the eyes of another.
+    moment = min(call.time_ns for one in fronts(facts) for call in one.entered.values())
     surprise = {p: _surprise(facts, p, call, moment) for p, call in front.entered.items()}
     elsewhere = {p: where for p in front.absent if (where := _other_call(facts, p, front)) is not None}
     surprise |= {p: _surprise(facts, p, call, moment) for p, call in elsewhere.items()}
@@ -217,7 +238,7 @@ def _judge(facts: Facts, front: Front) -> tuple[float, Blame] | None:
     left = _left_loop(facts, odd, tuple(p for p in {**front.entered, **elsewhere} if p not in odd), call, other)
     if left is not None:
         place = _loader_site(facts, odd[0]) or head(other.site) if left == "uneven-inputs" else leaving(other.site)
-        why = f"{_who(facts, odd)} had left the loop and called {call.short}"
+        why = f"went on to {call.short} while they were in {other.short}"
         return weight, Blame(left, odd, place or call.site, why, 0.85, front)
     if call.site != other.site and same_loop(call.site, other.site):
         everyone = tuple(sorted(front.entered))
@@ -225,10 +246,10 @@ def _judge(facts: Facts, front: Front) -> tuple[float, Blame] | None:
         both = " and ".join(front.entered[camp[0]].short for camp in front.camps)
         return weight, Blame("collective-order-mismatch", odd, call.site, f"at the same count: {both}", 0.9, front)
     if not known_to(facts, [p for p in front.entered if p not in odd], call):  # one call too many
-        why = f"{_who(facts, odd)} called {call.short}, which the others do not: they were in {other.short}"
+        why = f"called {call.short}, which the others do not: they were in {other.short}"
         return weight, Blame("missing-collective", odd, call.site, why, 0.9, front)
-    why = f"{_who(facts, odd)} did not call {other.short} as the others did, and went on to {call.short}"
-    return weight, Blame("missing-collective", odd, other.site, why, 0.9, front)
+    why = f"did not call {other.short} as the others did, and went on to {call.short}"
+    return weight, Blame("missing-collective", odd, other.site, why, 0.9, front, component=other.short)
 
 
 def _odd(
@@ -240,11 +261,11 @@ def _odd(
     for position, call in called.items():
         camps.setdefault(call.where, []).append(position)
     ordered = sorted(camps.values(), key=len)
+    if len(ordered[0]) < len(ordered[-1]):
+        return tuple(ordered[0]), called
     new = [camp for camp in ordered if all(surprise[p] >= 1 for p in camp)]
     if len(new) == 1 and len(ordered) > 1:
         return tuple(new[0]), called  # nobody has ever done so
-    if len(ordered[0]) < len(ordered[-1]):
-        return tuple(ordered[0]), called
     worst = max(ordered, key=lambda camp: max(surprise[p] for p in camp))
     rest = tuple(p for p in sorted(called) if p not in worst)
     if all(_exhausted(facts, p) == _exhausted(facts, worst[0]) for p in rest):
@@ -292,6 +313,35 @@ def _exhausted(facts: Facts, position: int) -> bool:
     return bool(len(rows)) and bool(column(rows[-1:], BatchWait, "ended")[0])
 
 
+def _unmet_pair(facts: Facts) -> Blame | None:
+    """A rank that did not send or receive what a peer waits for, and waits for something else itself."""
+    for position in sorted(unmet(facts)):
+        ring = cycle(facts, position)
+        moment = min(link.call.time_ns for link in unmet(facts).values())
+        new = [p for p in ring if _surprise(facts, p, unmet(facts)[p].call, moment) >= 1]
+        if len(new) == 1:  # it waits where nobody has ever waited: it left out what its peer waits for
+            return _not_met(facts, next(unmet(facts)[p] for p in ring if unmet(facts)[p].peer == new[0]))
+        if ring:
+            first = unmet(facts)[ring[0]].call
+            both = " and ".join(f"rank {facts.ranks[p].rank} in {unmet(facts)[p].call.short}" for p in ring[:4])
+            return Blame("collective-order-mismatch", ring, first.site, f"each waits for the other: {both}", 0.9)
+        link = last_waited_for(facts, position)
+        if link is None or not left_waiting(facts, link.peer) or ended_well(facts, link.peer):
+            continue
+        return _not_met(facts, link)
+    return None
+
+
+def _not_met(facts: Facts, link: Unmet) -> Blame:
+    """The peer of a rank that waits in a send or receive."""
+    theirs = calls_end(facts, link.peer)
+    waiting = facts.ranks[link.position].rank
+    went_on = f", and went on to {theirs.short}" if theirs is not None else ""
+    verb = "receive from" if link.call.operation == SEND else "send to"
+    why = f"did not {verb} rank {waiting}, which waits in {link.call.short} after {link.met} of them{went_on}"
+    return Blame("missing-collective", (link.peer,), link.call.site, why, 0.85, component=link.call.short)
+
+
 # -- ranks that are not there ------------------------------------------------------------------------------------------
 
 
@@ -313,8 +363,9 @@ def _left(facts: Facts) -> Blame | None:
     way_out = leaving(inside)
     ran_out = min(mine) > max(theirs) or (way_out is None and head(inside) is not None)
     place = (_loader_site(facts, leavers[0]) or head(inside)) if ran_out else way_out
-    why = f"{_who(facts, leavers)} had come to the end of the program after {first.step} steps"
-    return Blame("uneven-inputs" if ran_out else "local-early-stop", leavers, place, why, 0.85, end=first)
+    why = f"came to the end of the program after {first.step} steps"
+    cause = "uneven-inputs" if ran_out else "local-early-stop"
+    return Blame(cause, leavers, place, why, 0.85, end=first, component="" if place else "training loop")
 
 
 def _loader_site(facts: Facts, position: int) -> Place | None:
@@ -325,7 +376,7 @@ def _loader_site(facts: Facts, position: int) -> Place | None:
 
 def calls_end(facts: Facts, position: int) -> Call | None:
     """The last operation that a rank called."""
-    own = calls(facts, position)
+    own = history(facts, position)
     return own[-1] if own else None
 
 

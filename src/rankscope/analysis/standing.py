@@ -96,7 +96,8 @@ def _standing(facts: Facts, position: int) -> Standing:
 
 def process_standing(facts: Facts, pid: int, until_ns: int | None = None) -> Standing:
     """The same of any process of the run, a loader worker for example."""
-    since = 0
+    process = facts.tables.processes.get(pid)
+    since = process.started_ns if process is not None else 0
     for kind in KINDS.values():
         if kind in NO_PROGRESS:
             continue

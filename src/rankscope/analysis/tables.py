@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,34 @@ _WHOLE_RUN = (BatchWait, LoaderStart, Fetch, WorkerStart, GcPause, Compile, Coun
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """The part of a run that is read: all of it, or one attempt of several. Monotonic clock, 0: no bound."""
+
+    since_ns: int = 0
+    until_ns: int = 0
+    stopped_ns: int = 0
+    """When we began to end its processes: what they did from then on says nothing about them."""
+
+    def holds(self, process: Process) -> bool:
+        """Whether a process began in it. The recorder, which does not say when it began, is in every part."""
+        began = process.started_ns
+        return not began or (began >= self.since_ns and (not self.until_ns or began < self.until_ns))
+
+    @property
+    def where(self) -> str:
+        """The condition of SQL for its records."""
+        conditions = [f"time_ns >= {self.since_ns}"] if self.since_ns else []
+        if self.until_ns:
+            conditions.append(f"time_ns < {self.until_ns}")
+        if self.stopped_ns:
+            conditions.append(f"(time_ns + duration_ns <= {self.stopped_ns} OR kind = {ProcessEnd.code})")
+        return " AND ".join(conditions) or "true"
+
+
+WHOLE = Part()
+
+
+@dataclass(frozen=True, slots=True)
 class Tables:
     """Rows by kind in time order, with the texts that they refer to. What every analysis starts from."""
 
@@ -45,6 +73,8 @@ class Tables:
     """Why -> number of records that were lost."""
     skipped_steps: int = 0
     """Steps of a long run that were left in the store."""
+    stopped_ns: int = 0
+    """When we began to end the processes; 0: we did not."""
 
     def of(self, kind: type[Record]) -> Rows:
         """All rows of one kind, by time."""
@@ -69,19 +99,23 @@ def column(rows: Rows, kind: type[Record], name: str) -> NDArray[Any]:
     return (word.astype(np.int64) >> source.shift) & ((1 << source.bits) - 1)
 
 
-def load(store: Store) -> Tables:
-    """Read one run from a store."""
-    first, skipped = _window(store)
+def load(store: Store, part: Part = WHOLE) -> Tables:
+    """Read one run, or a part of it, from a store."""
+    first, skipped = _window(store, part)
     always = ", ".join(str(kind.code) for kind in _WHOLE_RUN)
-    where = f"WHERE step < {FIRST_STEPS} OR step >= {first} OR kind IN ({always})" if first else ""
+    steps = f"(step < {FIRST_STEPS} OR step >= {first} OR kind IN ({always}))" if first else "true"
     columns = ", ".join(COLUMNS)
-    table = store.query(f"SELECT {columns} FROM slots {where} ORDER BY kind, time_ns, commit")
+    table = store.query(
+        f"SELECT {columns} FROM slots WHERE {steps} AND {part.where} ORDER BY kind, time_ns, commit"
+    )
     rows = np.zeros(table.num_rows, ROW_DTYPE)
     for name in COLUMNS:
         rows[name] = _numbers(table.column(name), rows.dtype[name])
     payloads = store.query("SELECT process, kind, id, text FROM payloads ORDER BY batch")
     texts = [payloads.column(name).to_pylist() for name in ("process", "kind", "id", "text")]
-    return make_tables(rows, list(zip(*texts, strict=True)), skipped)
+    tables = make_tables(rows, list(zip(*texts, strict=True)), skipped)
+    processes = {pid: process for pid, process in tables.processes.items() if part.holds(process)}
+    return replace(tables, processes=processes, stopped_ns=part.stopped_ns)
 
 
 def _numbers(chunks: Any, kind: Any) -> NDArray[Any]:
@@ -90,9 +124,10 @@ def _numbers(chunks: Any, kind: Any) -> NDArray[Any]:
     return np.concatenate(parts) if parts else np.empty(0, kind)
 
 
-def _window(store: Store) -> tuple[int, int]:
+def _window(store: Store, part: Part) -> tuple[int, int]:
     """(first step to read, steps left out) for a run that is too long to be read whole."""
-    answer = store.query(f"SELECT count() AS n, max(step) AS last FROM slots WHERE kind = {Step.code}").to_pylist()[0]
+    of_steps = f"WHERE kind = {Step.code} AND {part.where}"
+    answer = store.query(f"SELECT count() AS n, max(step) AS last FROM slots {of_steps}").to_pylist()[0]
     count, last = int(answer["n"]), int(answer["last"])
     if count <= MAX_RANK_STEPS:
         return 0, 0

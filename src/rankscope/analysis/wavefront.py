@@ -40,6 +40,8 @@ class Call:
     site: Place | None
     time_ns: int
     step: int
+    pair: bool = False
+    """A send or receive, between two ranks."""
 
     @property
     def where(self) -> tuple[str, str, int]:
@@ -72,37 +74,45 @@ class Front:
         return tuple(tuple(sorted(camp)) for camp in sorted(by.values(), key=lambda camp: (-len(camp), min(camp))))
 
 
+def history(facts: Facts, position: int) -> tuple[Call, ...]:
+    """The last operations of one rank in all groups, sends and receives too, oldest first."""
+    return facts.once(_history, position)
+
+
 def calls(facts: Facts, position: int) -> tuple[Call, ...]:
-    """The last operations of one rank in all groups, sends and receives left out, oldest first."""
-    return facts.once(_calls, position)
+    """The same without sends and receives."""
+    return tuple(call for call in history(facts, position) if not call.pair)
 
 
-def _calls(facts: Facts, position: int) -> tuple[Call, ...]:
-    rank = facts.ranks[position]
-    rows, last = (_of_rank(facts, position, kind) for kind in (Collective, PendingCollective))
+def _history(facts: Facts, position: int) -> tuple[Call, ...]:
+    pid = facts.ranks[position].pid
+    rows, last = (_of_process(facts, pid, kind) for kind in (Collective, PendingCollective))
     rows = np.concatenate([rows[-min(TAIL, ALL_TAILS // facts.size) :], last[~np.isin(last["a"], rows["a"])]])
     rows = rows[np.argsort(rows["time_ns"], kind="stable")]
-    words = ("group", "sequence", "name", "shape", "bytes", "site")
+    words = ("group", "sequence", "name", "shape", "bytes", "site", "point_to_point")
     fields = [column(rows, Collective, word).tolist() for word in words]
     times, steps = rows["time_ns"].tolist(), rows["step"].tolist()
     name = facts.tables.name
     return tuple(
         Call(
-            name(rank.pid, group), sequence, name(rank.pid, operation), name(rank.pid, shape), size,
-            facts.place(position, site), time, step,
+            name(pid, group), sequence, name(pid, operation), name(pid, shape), size,
+            facts.place(position, site), time, step, bool(pair),
         )
-        for group, sequence, operation, shape, size, site, time, step in zip(*fields, times, steps, strict=True)
+        for group, sequence, operation, shape, size, site, pair, time, step in zip(*fields, times, steps, strict=True)
     )  # fmt: skip
 
 
-def _of_rank(facts: Facts, position: int, kind: type[Collective] | type[PendingCollective]) -> Rows:
+def _of_process(facts: Facts, pid: int, kind: type[Collective] | type[PendingCollective]) -> Rows:
     rows: Rows = facts.tables.of(kind)
-    mine: Rows = rows[(rows["process"] == facts.ranks[position].pid) & (column(rows, kind, "point_to_point") == 0)]
+    mine: Rows = rows[rows["process"] == pid]
     return mine
 
 
 def group_words(group: str) -> str:
-    """`all ranks`, `group 3 of ranks 0,1`."""
+    """`all ranks`, `group 3 of ranks 0,1`, `rank 0 to 1` of a send or receive."""
+    sender, two_sided, receiver = group.rpartition(":")[2].partition(">")
+    if two_sided:
+        return f"rank {sender} to {receiver}"
     name, listed, ranks = group.removeprefix("group:").partition("|")
     return f"group {name} of ranks {ranks}" if listed else "all ranks"
 
@@ -159,7 +169,7 @@ def habit(facts: Facts, position: int, call: Call, until_ns: int) -> tuple[int, 
     that a 15th is one too many. (0, n): nobody has ever done so.
     """
     tokens = facts.once(_tokens, position)
-    at = calls(facts, position).index(call)
+    at = history(facts, position).index(call)
     for length in HISTORIES:
         if length > at:
             continue
@@ -172,7 +182,7 @@ def habit(facts: Facts, position: int, call: Call, until_ns: int) -> tuple[int, 
 
 def _tokens(facts: Facts, position: int) -> tuple[Hashable, ...]:
     """For each call of a rank what it is in its history: operation, line, and whether it was the first of its step."""
-    own = calls(facts, position)
+    own = history(facts, position)
     steps = [None, *(call.step for call in own)]
     return tuple((call.where, call.step != before) for call, before in zip(own, steps[:-1], strict=True))
 
@@ -182,7 +192,7 @@ def _followers(facts: Facts, length: int) -> dict[tuple[Hashable, ...], list[tup
     found: dict[tuple[Hashable, ...], list[tuple[int, tuple[str, str, int]]]] = defaultdict(list)
     for position in range(facts.size):
         tokens = facts.once(_tokens, position)
-        for at, call in enumerate(calls(facts, position)):
+        for at, call in enumerate(history(facts, position)):
             if at >= length:
                 found[tokens[at - length : at]].append((call.time_ns, call.where))
     return found
@@ -190,11 +200,11 @@ def _followers(facts: Facts, length: int) -> dict[tuple[Hashable, ...], list[tup
 
 def known_to(facts: Facts, positions: Iterable[int], call: Call) -> bool:
     """Whether all of these ranks have called the same operation in the same line before."""
-    return all(any(c.where == call.where and c.time_ns < call.time_ns for c in calls(facts, p)) for p in positions)
+    return all(any(c.where == call.where and c.time_ns < call.time_ns for c in history(facts, p)) for p in positions)
 
 
 def call_before(facts: Facts, position: int, call: Call) -> Call | None:
     """What the rank called before, in any group."""
-    own = calls(facts, position)
+    own = history(facts, position)
     at = own.index(call)
     return own[at - 1] if at else None

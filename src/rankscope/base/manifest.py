@@ -16,6 +16,23 @@ from rankscope.base.version import VERSION
 
 
 @dataclass(frozen=True, slots=True)
+class Attempt:
+    """One start of the command, of a run that was started again or whose hang was ended."""
+
+    number: int
+    """1 is the first."""
+    started_ns: int
+    """Monotonic clock just before the start."""
+    ended_ns: int | None = None
+    exit_code: int | None = None
+    """As in the manifest."""
+    why: str = ""
+    """Why it ended: `done`, `failure`, `hang` or `interrupted`; empty while it goes on."""
+    stopped_ns: int = 0
+    """When we began to end it because of a hang; 0: we did not."""
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     id: str
     name: str
@@ -38,6 +55,8 @@ class Manifest:
     recorder_restarts: int = 0
     unobserved: str = ""
     """Why no process of the run could be observed, if none was."""
+    attempts: tuple[Attempt, ...] = ()
+    """Empty of a run that was started once and ended by itself."""
 
 
 def new_manifest(id: str, name: str | None, command: Sequence[str], level: str, budget: float) -> Manifest:
@@ -76,6 +95,7 @@ def read_manifest(path: Path) -> Manifest:
     known = {f.name for f in fields(Manifest)}
     try:
         raw["command"] = tuple(raw["command"])
+        raw["attempts"] = tuple(Attempt(**attempt) for attempt in raw.get("attempts", ()))
         return Manifest(**{key: value for key, value in raw.items() if key in known})
     except (KeyError, TypeError) as error:
         raise UserError(f"{file}: is JSON but no manifest of rankscope ({error})") from error

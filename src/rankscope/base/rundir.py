@@ -53,6 +53,10 @@ class RunDir:
     def report(self) -> Path:
         return self.root / "report.json"
 
+    def attempt_report(self, number: int) -> Path:
+        """The report of an attempt that has ended, where another one followed."""
+        return self.root / f"attempt-{number}.report.json"
+
     @property
     def alerts(self) -> Path:
         return self.root / "alerts.jsonl"

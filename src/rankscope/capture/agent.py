@@ -20,7 +20,7 @@ from rankscope.capture.governor import Governor
 from rankscope.capture.ring import Put, Ring
 from rankscope.capture.self_cost import FACTOR, KERNEL_NS, WRAPPER_NS, slowness
 from rankscope.capture.source import Source
-from rankscope.capture.unused import unused_names
+from rankscope.capture.unused import unused_parameters
 from rankscope.records import payload, ring_layout
 from rankscope.records.host import CaughtException, Goodbye
 from rankscope.records.training import Step
@@ -292,7 +292,7 @@ class Agent:
         def excepthook(kind: type[BaseException], error: BaseException, trace: object) -> None:
             with guard.guard("noting the last exception"):
                 self._open_at_death(kind)
-                self.raised = self.name(self._words(error)), self.raising_site(error.__traceback__), now_ns()
+                self.raised = (*self._about(error), now_ns())
             previous(kind, error, trace)  # type: ignore[arg-type]
 
         sys.excepthook = excepthook
@@ -310,15 +310,20 @@ class Agent:
         if self.ring is None or self.ended or self._caught >= MOST_CAUGHT or not isinstance(error, Exception):
             return
         self._caught += 1
-        text = self.name(self._words(error))
-        place = self.raising_site(error.__traceback__)
+        text, place = self._about(error)
         self.thread_put()(now_ns(), 0, CaughtException.code, text, self.step, place, 0, 0)
 
-    @staticmethod
-    def _words(error: BaseException) -> str:
-        """`Type: message`, with the names of the parameters that DDP only counts."""
-        unused = unused_names(str(error), error.__traceback__)
-        return f"{type(error).__name__}: {f'no gradient for {unused}: ' if unused else ''}{error}"[:500]
+    def _about(self, error: BaseException) -> tuple[int, int]:
+        """Name ids of `Type: message` and of the line that raised it; of parameters that DDP only counts, their names
+        and the forward that did not use them."""
+        kind = type(error).__name__
+        unused = unused_parameters(str(error), error.__traceback__)
+        if unused is None:
+            return self.name(f"{kind}: {error}"[:500]), self.raising_site(error.__traceback__)
+        code = unused.forward
+        place = self.name(callsite.describe(code, code.co_firstlineno)) if code is not None else 0
+        text = f"{kind}: no gradient for {unused.names}: {error}"[:500]
+        return self.name(text), place or self.raising_site(error.__traceback__)
 
     _caught = 0
     raised = (0, 0, 0)

@@ -24,14 +24,15 @@ class Config:
     ring_folders: tuple[str, ...] = ()
     level: str = "standard"
     """`light`: steps, phases, batches and collectives (without call-site and shapes). `standard`: also call-sites,
-    20 stack samples a second, and steps 0 to 3, 4, 16, 64, ... module by module. `deep`: every step module by module,
-    40 samples a second, and no budget is enforced."""
+    20 stack samples a second at first, and steps 0 to 3, 4, 16, 64, ... module by module. `deep`: every step module by
+    module, 40 samples a second, and no budget is enforced."""
     budget: float = 0.01
     """Share of the step time that observation may take; above it the governor lowers the level of detail."""
     stages: tuple[str, ...] = STAGES
     modules: str = ""
     """Glob over module paths that are observed one by one on each step; empty: only on the deep steps."""
     sample_hz: float = 20.0
+    """Stack samples a second in the first 20 s of a process; later a quarter of it (5 at least), but at `deep`."""
 
 
 def sample_rate(config: Config) -> float:
@@ -74,7 +75,7 @@ def with_values(config: Config, values: Mapping[str, Any], where: str) -> Config
             changes["stages"] = tuple(value)
         elif key == "modules":
             if not isinstance(value, str):
-                raise UserError(f"{where}: modules = {value!r} is no text; write a glob, as \"layers.*\"")
+                raise UserError(f'{where}: modules = {value!r} is no text; write a glob, as "layers.*"')
             changes["modules"] = value
         elif key == "sample_hz":
             if not isinstance(value, (int, float)) or not 0 <= value <= 200:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
-import select
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import FrameType
 
 import rankscope
 from rankscope.base.own_command import own_command, own_environment
@@ -26,9 +24,10 @@ from rankscope.base.rundir import (
     ring_folders,
 )
 from rankscope.capture.config import Config
+from rankscope.cli.alerts import Alerts
+from rankscope.cli.ending import end_command
+from rankscope.cli.waiting import Signals, ended_within
 from rankscope.cli.witness import Witness
-from rankscope.report.report import from_json
-from rankscope.views.terminal import render_alert
 
 MAX_RESTARTS = 3
 """A recorder that ends again and again has a reason; what it did not keep is read from the rings at the end."""
@@ -80,70 +79,26 @@ def start_command(command: Sequence[str], environment: Mapping[str, str] | None 
         if error.errno == errno.ENOEXEC:
             why = "it is neither a program nor a script with a #! line"
         elif error.errno == errno.ENOENT:
-            why = "the interpreter in its #! line does not exist"
+            there = shutil.which(command[0]) is not None
+            why = "the interpreter in its #! line does not exist" if there else "there is no such program"
         raise CannotStart(why, NOT_FOUND if error.errno == errno.ENOENT else NOT_EXECUTABLE) from error
 
 
-def ended_within(child: subprocess.Popen[bytes], seconds: float) -> int | None:
-    """The exit code of a child that ends within a time, else None.
-
-    `Popen.wait` with a time-out wakes 20 times a second, which takes as much CPU time as the recorder; the kernel can
-    say it (Linux 5.3).
-    """
-    try:
-        handle = os.pidfd_open(child.pid)
-    except (AttributeError, OSError):
-        try:
-            return child.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return None
-    try:
-        select.select([handle], [], [], seconds)
-    finally:
-        os.close(handle)
-    return child.poll()
-
-
-class Alerts:
-    """New findings of the run that is going on, one line each on stderr, each shown once."""
-
-    def __init__(self, run: RunDir) -> None:
-        self._run = run
-        self._read = 0
-
-    def show(self) -> None:
-        """Print what is new. Raises OSError, ValueError or KeyError where the recorder left something unreadable."""
-        with self._run.alerts.open("rb") as file:
-            file.seek(self._read)
-            text = file.read()
-        whole = text[: text.rfind(b"\n") + 1]  # the recorder may be in the middle of a line
-        self._read += len(whole)
-        if not whole:
-            return
-        entries = [json.loads(line) for line in whole.splitlines()]
-        for entry in entries:
-            for line in entry.get("stall", ()):
-                print(line, file=sys.stderr)
-        wanted = {entry["finding"] for entry in entries if "finding" in entry}
-        if not wanted:
-            return
-        report = from_json(self._run.report.read_text(encoding="utf-8"), str(self._run.report))
-        for finding in report.findings:
-            if finding.id in wanted:
-                print(render_alert(finding, 100), file=sys.stderr)
-
-
 class Launch:
-    """Runs the command to its end, whatever happens to the recorder."""
+    """One start of the command with a recorder beside it: `start`, `watch` until it has ended, `finish`."""
 
-    def __init__(self, run: RunDir | None, command: Sequence[str], environment: dict[str, str]) -> None:
+    def __init__(
+        self, run: RunDir | None, command: Sequence[str], environment: dict[str, str], alerts: Alerts | None
+    ) -> None:
         """Without a run the command is only started and waited for."""
         self._run = run
         self._command = command
         self._environment = environment
+        self._alerts = alerts
         self._recorder: subprocess.Popen[bytes] | None = None
         self._child: subprocess.Popen[bytes] | None = None
         self._witness = Witness(command, SITE, ring_folders(run)) if run else None
+        self._next_look = 0.0
         self.recorder_restarts = 0
         self.exit_code: int | None = None
         """As Python counts: negative for a signal."""
@@ -158,33 +113,43 @@ class Launch:
         """Why no process was observed, if none was."""
         return self._witness.reason() if self._witness else ""
 
-    def run(self, alerts: Alerts | None = None) -> int:
-        """Start both, wait, end the recorder; the exit code a shell would give (128 + signal). Raises CannotStart."""
-        handlers = {number: signal.signal(number, self._forward) for number in (signal.SIGTERM, signal.SIGHUP)}
-        handlers[signal.SIGINT] = signal.signal(signal.SIGINT, self._interrupted)
-        try:
-            self._child = start_command(self._command, self._environment)
-            self._start_recorder()
-            next_look = 0.0
-            while True:
-                self.exit_code = ended_within(self._child, LOOK_EVERY_S if self._observed else WITNESS_EVERY_S)
-                if self.exit_code is not None:
-                    break
-                if self._witness is not None:
-                    self._witness.look(self._child.pid)
-                if time.monotonic() >= next_look:
-                    next_look = time.monotonic() + LOOK_EVERY_S
-                    self._watch_recorder()
-                    if alerts is not None:
-                        _quietly(alerts.show)
-        finally:
-            self._end_recorder()
-            self._tell_of_restarts()
-            for number, handler in handlers.items():
-                signal.signal(number, handler)
-        if alerts is not None:
-            _quietly(alerts.show)
-        return 128 - self.exit_code if self.exit_code < 0 else self.exit_code
+    def start(self, signals: Signals) -> None:
+        """Start both; `signals` go to the command from now on. Raises CannotStart."""
+        self._child = signals.child = start_command(self._command, self._environment)
+        if signals.received is not None:
+            self._child.send_signal(signals.received)  # it came while there was no child yet
+        self._start_recorder()
+
+    def watch(self) -> bool:
+        """Wait a second, or until the command has ended; look after the recorder and show alerts. Whether it runs."""
+        assert self._child is not None
+        self.exit_code = ended_within(self._child, LOOK_EVERY_S if self._observed else WITNESS_EVERY_S)
+        if self.exit_code is not None:
+            return False
+        if self._witness is not None:
+            self._witness.look(self._child.pid)
+        if time.monotonic() >= self._next_look:
+            self._next_look = time.monotonic() + LOOK_EVERY_S
+            self._watch_recorder()
+            if self._alerts is not None:
+                quietly(self._alerts.show)
+        return True
+
+    def end(self) -> None:
+        """End the command and all that it has started; where it has ended, what it left behind."""
+        assert self._child is not None
+        end_command(self._child, self._run)
+        self.exit_code = self._child.poll()
+        if self.exit_code is None:
+            print("rankscope: the command was killed and does not end; going on without it", file=sys.stderr)
+            self.exit_code = -signal.SIGKILL
+
+    def finish(self) -> None:
+        """Let the recorder keep what is left; then nothing of this start is there any more."""
+        self._end_recorder()
+        self._tell_of_restarts()
+        if self._alerts is not None:
+            quietly(self._alerts.show)
 
     def _start_recorder(self) -> None:
         if self._run is None:
@@ -232,33 +197,11 @@ class Launch:
 
     def _close_pipe(self) -> None:
         if self._recorder is not None and self._recorder.stdin is not None:
-            _quietly(self._recorder.stdin.close)
-
-    def _forward(self, number: int, frame: FrameType | None) -> None:
-        if self._child is not None and self._child.poll() is None:
-            self._child.send_signal(number)
-
-    def _interrupted(self, number: int, frame: FrameType | None) -> None:
-        """Ctrl-C reaches the command by itself, from the terminal that we share; we stay for the report."""
-        if not _in_foreground():
-            self._forward(number, frame)
+            quietly(self._recorder.stdin.close)
 
 
-def _in_foreground() -> bool:
-    """Whether a terminal sends Ctrl-C to our process group, which is the command's too."""
-    try:
-        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        return os.tcgetpgrp(terminal) == os.getpgrp()
-    except OSError:
-        return False
-    finally:
-        os.close(terminal)
-
-
-def _quietly(call: Callable[[], object]) -> None:
+def quietly(call: Callable[[], object]) -> None:
+    """Call what may fail where a disk is full or a file is damaged: training goes on without it."""
     try:
         call()
     except (OSError, ValueError, KeyError):

@@ -8,6 +8,7 @@ import shutil
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +29,14 @@ class NewRun:
     rings: Path | None
     """In shared memory; None: there is none, rings lie in the run's folder."""
     manifest: Manifest
+
+    def make_ring_folders(self) -> None:
+        """Make the folders for rings once more, where they are missing; a process whose ring has no place is not
+        observed."""
+        for folder in (self.run.rings, self.rings):
+            if folder is not None:
+                with suppress(OSError):
+                    folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def create(wanted: Path, name: str | None, command: list[str], config: Config) -> NewRun:

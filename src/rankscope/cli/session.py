@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -23,10 +23,11 @@ from rankscope.recorder.source_files import keep_sources
 from rankscope.records.payload import NAME, PROCESS
 from rankscope.records.process import decode_process
 from rankscope.records.rows import ROW_DTYPE
+from rankscope.report.attempts import last_part, part_of, up_to, with_attempts
 from rankscope.report.build import build_report
 from rankscope.report.build_details import build_details
 from rankscope.report.details import Details, details_to_json
-from rankscope.report.report import Report, to_json
+from rankscope.report.report import Report, from_json, to_json
 from rankscope.store.lock import holder
 from rankscope.store.open import open_store
 from rankscope.store.sql_store import SqlStore
@@ -56,15 +57,32 @@ def _analyse(run: RunDir, manifest: Manifest, *, keep_rings: bool) -> tuple[Repo
     try:
         with open_when_free(run) as store:
             collect_rest(run, store, keep_rings=keep_rings)
-            return report_of(Facts(load(store)), manifest, run)
+            return report_of(Facts(load(store, last_part(manifest))), manifest, run, store)
     except StoreError as error:
         raise UserError(f"{run.store}: cannot be read ({str(error).splitlines()[0]})") from error
 
 
-def report_of(facts: Facts, manifest: Manifest, run: RunDir) -> tuple[Report, Details]:
-    """The report of what has been loaded of a run."""
-    report = build_report(facts, manifest)
+def report_of(facts: Facts, manifest: Manifest, run: RunDir, store: Store) -> tuple[Report, Details]:
+    """The report of what has been loaded of a run: of its last attempt, with what earlier ones came to."""
+    earlier = {
+        attempt.number: attempt_report(run, store, manifest, index)
+        for index, attempt in enumerate(manifest.attempts[:-1])
+    }
+    report = with_attempts(build_report(facts, manifest), manifest, earlier)
     return report, build_details(facts, report, run.sources)
+
+
+def attempt_report(run: RunDir, store: Store, manifest: Manifest, index: int) -> Report:
+    """The report of an earlier attempt: kept when it ended, else, where that did not come about, made and kept now."""
+    path = run.attempt_report(manifest.attempts[index].number)
+    with suppress(OSError, UserError):
+        return from_json(path.read_bytes(), str(path))
+    facts = Facts(load(store, part_of(manifest, index)))
+    then = up_to(manifest, index)
+    report = with_attempts(build_report(facts, then), then, {})
+    with suppress(OSError):
+        write_text(path, to_json(report))
+    return report
 
 
 def open_when_free(run: RunDir) -> SqlStore:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rankscope.analysis.facts import Facts
 from rankscope.analysis.standing import end_of, ended_well, standing
-from rankscope.analysis.wavefront import calls, group_words
+from rankscope.analysis.wavefront import group_words, history
 from rankscope.views.stacks import RankStack
 
 
@@ -16,18 +16,18 @@ def rank_stacks(facts: Facts) -> list[RankStack]:
 def _rank_stack(facts: Facts, position: int) -> RankStack:
     where = standing(facts, position)
     end = end_of(facts, position)
-    own = calls(facts, position)
+    own = history(facts, position)
     call = own[-1] if own else None
     if end is not None:
         state = f"has ended: {end.how}" if not ended_well(facts, position) else "has come to its end"
     else:
-        state = "waits for its peers" if where.waits else "waits" if where.blocked else "runs"
+        state = "waits for its peers" if where.waits else "sleeps" if where.blocked else "runs"
     frames = where.stack.frames if where.stack is not None else ()
     return RankStack(
         rank=facts.ranks[position].rank,
         state=state,
         since_ms=where.ns / 1e6,
-        last_call=f"{call.operation} number {call.sequence} of {group_words(call.group)}" if call else "",
+        last_call=f"{call.operation} {call.sequence} of {group_words(call.group)}" if call else "",
         frames=tuple(f"{f.file}:{f.line}:{f.function}" for f in frames if where.stack and where.stack.is_user(f)),
         waits=where.waits and end is None,
         place=where.place.short if where.place is not None else "",

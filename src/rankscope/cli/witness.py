@@ -6,8 +6,10 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+
+from rankscope.cli.family import descendants
 
 INSTEAD = "or call rankscope.start() in the script"
 CLEARED = f"the command clears the environment, through which rankscope gets in; keep it, {INSTEAD}"
@@ -50,7 +52,7 @@ class Witness:
         if any(next(folder.glob("*.ring"), None) for folder in self._folders):
             self.observed = True
             return
-        for process in _family(pid):
+        for process in descendants(pid):
             self._look_at(f"/proc/{process}")
 
     def _look_at(self, folder: str) -> None:
@@ -129,21 +131,6 @@ def _has_python_line(program: str) -> bool:
     except OSError:
         return False
     return first.startswith(b"#!") and b"python" in first
-
-
-def _family(root: int) -> Iterator[int]:
-    """A process and its descendants."""
-    children: dict[int, list[int]] = {}
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit():
-            fields = _read(f"/proc/{entry.name}/stat").rpartition(")")[2].split()
-            if len(fields) > 1:
-                children.setdefault(int(fields[1]), []).append(int(entry.name))
-    waiting = [root]
-    while waiting:
-        pid = waiting.pop()
-        yield pid
-        waiting += children.get(pid, [])
 
 
 def _words(path: str) -> list[str]:

@@ -41,7 +41,7 @@ hands twice."""
 
 @dataclass(frozen=True, slots=True)
 class StackSample(Record):
-    """Where the main thread was, about 20 times a second; it lasts as long as the CPU time that it took, with what the
+    """Where the main thread was, 5 to 20 times a second; it lasts as long as the CPU time that it took, with what the
     sampling thread did since the last one."""
 
     code: ClassVar[int] = 42

@@ -50,6 +50,17 @@ class Fetch(Record):
 
 
 @dataclass(frozen=True, slots=True)
+class PendingFetch(Record):
+    """The batch that a loader worker was fetching, or had fetched last, when it ended: the fields of `Fetch`."""
+
+    code: ClassVar[int] = 24
+    kind: ClassVar[str] = "pending_fetch"
+    samples: int = field("a", "count", "samples asked for")
+    worker: int = field("c", "", "worker id + 1; 0: the rank itself", bits=16)
+    first_index: int = field("c", "", "first sample index, where it is a number", shift=16, bits=40)
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerStart(Record):
     """A loader worker's way from its start to its first fetch (imports, dataset copy, worker_init_fn)."""
 

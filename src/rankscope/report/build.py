@@ -7,7 +7,7 @@ import hashlib
 import numpy as np
 
 from rankscope.analysis.clock_check import check_clock
-from rankscope.analysis.ends import ends, signal_name
+from rankscope.analysis.ends import all_ends, signal_name
 from rankscope.analysis.engine import Examination, examine
 from rankscope.analysis.facts import Facts
 from rankscope.analysis.overhead import measure_overhead
@@ -97,7 +97,7 @@ def _exits(facts: Facts, manifest: Manifest) -> tuple[Exit, ...]:
     if facts.world_size <= 1 and code is not None:
         name = signal_name(-code) if code < 0 else None
         return tuple(Exit(rank.rank, code if code >= 0 else None, name) for rank in facts.ranks)
-    by_position = {end.position: end for end in ends(facts)}
+    by_position = {end.position: end for end in all_ends(facts)}
     exits = []
     for position, rank in enumerate(facts.ranks):
         end = by_position.get(position)

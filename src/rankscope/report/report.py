@@ -32,6 +32,27 @@ class Exit:
 
 
 @dataclass(frozen=True, slots=True)
+class Attempt:
+    """One start of the command, of a run that was started again or whose hang was ended."""
+
+    number: int
+    """1 is the first."""
+    why: str | None = None
+    """Why it ended: `done`, `failure`, `hang` or `interrupted`; None while it goes on."""
+    duration_s: float | None = None
+    exit_code: int | None = None
+    """Of the command. None where a signal ended it, or while it runs."""
+    signal: str | None = None
+    """Name of the signal that ended the command."""
+    steps: int | None = None
+    """Steps that every rank finished."""
+    cause: str | None = None
+    """Of its first finding that is more than information."""
+    title: str | None = None
+    ranks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """Which run this is about."""
 
@@ -47,6 +68,9 @@ class Run:
     steps: int | None = None
     fingerprint: str | None = None
     exits: tuple[Exit, ...] = ()
+    attempts: tuple[Attempt, ...] = ()
+    """All of them, the last one is what the report is about. Empty where the command was started once and ended by
+    itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +179,11 @@ class Report:
     clock: Clock = field(default_factory=Clock)
     overhead: Overhead = field(default_factory=Overhead)
     lost: Lost = field(default_factory=Lost)
+
+
+def first_problem(report: Report) -> Finding | None:
+    """The root cause: the first finding that is more than information."""
+    return next((finding for finding in report.findings if finding.severity != "info"), None)
 
 
 def verdict_of(findings: Iterable[Finding], examined: bool) -> Verdict:

@@ -8,8 +8,7 @@ from typing import Literal
 import msgspec
 
 from rankscope.report.document import encode
-from rankscope.report.report import Report, Verdict
-from rankscope.views.sentences import first_problem
+from rankscope.report.report import Report, Verdict, first_problem
 from rankscope.views.tables import noise_ms, phase_ms
 
 SCHEMA = "rankscope.compare/1"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from rankscope.base.finding import Cost, Finding, Location
-from rankscope.report.report import STEP_TIME, Clock, Exit, Lost, Overhead, Report, Run
+from rankscope.base.finding import Cost, Location
+from rankscope.report.report import STEP_TIME, Clock, Exit, Lost, Overhead, Report, Run, first_problem
 from rankscope.views.quantities import UNKNOWN, count_text, share_text, time_text
 
 MEAN_TOLD = 1.5
@@ -115,11 +115,6 @@ def headline(report: Report) -> str:
     steps = f" in {counted(report.step.steps, 'step')}" if report.step.steps else ""
     ranks = f" on {counted(report.run.world_size, 'rank')}" if report.run.world_size is not None else ""
     return f"nothing wrong found{steps}{ranks}"
-
-
-def first_problem(report: Report) -> Finding | None:
-    """The root cause: the first finding that is more than information."""
-    return next((finding for finding in report.findings if finding.severity != "info"), None)
 
 
 def healthy_text(report: Report) -> str:

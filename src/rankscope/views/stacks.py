@@ -53,7 +53,7 @@ def render_stall(ranks: Sequence[RankStack], step: int, width: int) -> list[str]
     for same in groups[:MOST_LINES]:
         one = same[0]
         who = ranks_text(tuple(sorted(other.rank for other in same)), all_ranks=False)
-        since = f" since {time_text(max(other.since_ms or 0.0 for other in same))}"
+        since = f" for {time_text(max(other.since_ms or 0.0 for other in same))}"
         if one.waits and one.last_call:
             where = f", {one.call_place or one.place}," if one.call_place or one.place else ""
             text = f"{who} wait{'s' if len(same) == 1 else ''} in {one.last_call}{where}{since}"

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from rankscope.report.report import Report, Step, Verdict
+from rankscope.report.report import Report, Step, Verdict, first_problem
 from rankscope.views.layout import table, to_text
 from rankscope.views.quantities import UNKNOWN, count_text, ratio_text, time_text
-from rankscope.views.sentences import first_problem
 
 NOISE_FLOOR = 0.02
 """Two runs of the same code on the same machine differ by about this much."""

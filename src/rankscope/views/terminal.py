@@ -10,8 +10,19 @@ from rich.console import Console
 from rich.text import Text
 
 from rankscope.base.finding import Finding, Location
-from rankscope.report.report import Report
-from rankscope.views.layout import clean, field, pad, print_lines, shorten_end, shorten_middle, to_text, wrap
+from rankscope.report.report import Report, first_problem
+from rankscope.views.attempts import attempt_rows, changed_text
+from rankscope.views.layout import (
+    clean,
+    field,
+    pad,
+    print_lines,
+    shorten_end,
+    shorten_middle,
+    table,
+    to_text,
+    wrap,
+)
 from rankscope.views.quantities import ratio_text, share_text, time_text, value_text
 from rankscope.views.sentences import (
     advice_when_not_examined,
@@ -19,7 +30,6 @@ from rankscope.views.sentences import (
     cost_text,
     counted,
     exits_text,
-    first_problem,
     headline,
     healthy_text,
     lost_text,
@@ -68,12 +78,17 @@ def print_report(report: Report, console: Console) -> None:
 
 
 def render_alert(finding: Finding, width: int | None = None) -> str:
-    """One line about a finding while the run goes on; shortened where `width` is given, the place first."""
+    """One line about a finding while the run goes on; shortened where `width` is given, the place first.
+
+    Of a failure, which somebody waits to understand, as many lines as it takes.
+    """
     who = ranks_text(finding.ranks, all_ranks=finding.all_ranks)
     about = filter(None, (finding.severity, finding.cause, who, steps_text(finding.first_step, None)))
     head = clean(f"rankscope: {', '.join(about)}: ")
     place = finding.location
     tail = f" [{place_text(place, shorten_middle(clean(place.file), 40))}]" if place else ""
+    if width is not None and finding.kind == "failure":
+        return "\n  ".join(wrap(head + clean(finding.title) + clean(tail), width - 2))
     if width is None:
         return head + clean(finding.title) + clean(tail)
     if width - cell_len(head) - cell_len(tail) < 30:
@@ -89,6 +104,7 @@ def report_lines(report: Report, width: int) -> list[Text]:
     shown: set[int] = set()
     sections = (
         _verdict(report, shown, width),
+        _attempts(report, width),
         _others("Also", [one for one in report.findings if one.severity != "info"], report, shown, width),
         _others("Noted", [one for one in report.findings if one.severity == "info"], report, shown, width),
         _budget(report, width),
@@ -123,6 +139,16 @@ def _verdict(report: Report, shown: set[int], width: int) -> Iterator[Text]:
         yield from field("why", why_not_examined(report), indent=2, label_width=LABEL, width=width)
         for number, text in enumerate(advice_when_not_examined(report)):
             yield from field("" if number else "do", text, indent=2, label_width=LABEL, width=width)
+
+
+def _attempts(report: Report, width: int) -> Iterator[Text]:
+    """What became of each start of the command, and what changed from one to the next."""
+    rows = [[row.number, row.how, row.steps, row.time, row.finding] for row in attempt_rows(report.run.attempts)]
+    if rows:
+        head = ["", "how", "steps", "time", "first finding"]
+        yield _rule("Attempts", width)
+        yield from table([head, *rows], right={2, 3}, width=width, shrink=(4, 1))
+        yield from (Text(line) for line in wrap(changed_text(report.run.attempts), width))
 
 
 def _others(title: str, findings: list[Finding], report: Report, shown: set[int], width: int) -> Iterator[Text]:

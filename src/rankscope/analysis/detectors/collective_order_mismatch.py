@@ -9,7 +9,7 @@ from rankscope.analysis.facts import Facts
 from rankscope.analysis.failure_finding import found
 from rankscope.base.finding import Finding
 
-TITLE = "ranks call collectives in different order: {why}"
+TITLE = "ranks call collectives in different orders: {why}"
 ADVICE = ("go through the same things in the same order on every rank (sort the keys)",)
 
 

@@ -9,7 +9,7 @@ from rankscope.analysis.facts import Facts
 from rankscope.analysis.failure_finding import found
 from rankscope.base.finding import Finding
 
-TITLE = "{who}: {why}{where}"
+TITLE = "sizes differ between ranks: {why}{where}"
 ADVICE = ("agree on the size before the call (all_reduce of the maximum), and pad",)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from rankscope.analysis import communication, wording
+from rankscope.analysis.crowding import more_ranks_than_cpus
 from rankscope.analysis.detector import CannotExamine, Detector
 from rankscope.analysis.facts import Facts
 from rankscope.base.finding import Evidence, Finding
@@ -32,6 +33,8 @@ class CommunicationBound(Detector):
     ## What else looks like it
     A late rank: then the others wait, which is charged to that rank. Many tiny calls (`tiny-collectives`), reductions
     that are not needed (`missing-no-sync`), one slow path (`slow-link`).
+
+    Ranks that share a CPU take turns at communicating: where a host has more ranks than CPUs, this is a remark only.
 
     ## What to do
     Larger batches or accumulation with `no_sync`, gradient compression or bf16 reduction, larger buckets, a faster
@@ -64,7 +67,7 @@ class CommunicationBound(Detector):
         place, _ = communication.main_site(facts, 0, facts.rows(Collective, 0))
         yield Finding(
             cause=self.name,
-            severity="info" if fixed else "warning",
+            severity="info" if fixed or more_ranks_than_cpus(facts) else "warning",
             confidence=0.7,
             title=f"communication takes {wording.percent(share)} of the step with all ranks present",
             ranks=facts.numbers(range(facts.size)),

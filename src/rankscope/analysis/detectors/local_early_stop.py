@@ -9,7 +9,7 @@ from rankscope.analysis.facts import Facts
 from rankscope.analysis.failure_finding import found
 from rankscope.base.finding import Finding
 
-TITLE = "{who} left the training loop alone: {why}{where}"
+TITLE = "{who} left the training loop by a decision of its own: {why}"
 ADVICE = ("let all ranks decide together: all_reduce the metric or the flag before `break`",)
 
 

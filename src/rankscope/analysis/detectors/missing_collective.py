@@ -9,7 +9,7 @@ from rankscope.analysis.facts import Facts
 from rankscope.analysis.failure_finding import found
 from rankscope.base.finding import Finding
 
-TITLE = "{why}{where}"
+TITLE = "{who} {why}"
 ADVICE = ("call it on every rank of the group, or on none: with an empty tensor where there is nothing to give",)
 
 

@@ -9,7 +9,7 @@ from rankscope.analysis.facts import Facts
 from rankscope.analysis.failure_finding import found
 from rankscope.base.finding import Finding
 
-TITLE = "{who} ran out of batches while the others wait: {why}{where}"
+TITLE = "{who} ran out of batches before the others: {why}"
 ADVICE = ("give every rank the same number of batches (DistributedSampler, drop_last), or use `model.join()`",)
 
 

@@ -9,7 +9,7 @@ from rankscope.analysis.facts import Facts
 from rankscope.analysis.failure_finding import found
 from rankscope.base.finding import Finding
 
-TITLE = "{who}: parameters without a gradient: {why}{where}"
+TITLE = "{who}: parameters got no gradient, and DDP waits for them: {why}"
 ADVICE = ("use them in the loss on every rank, freeze them, or set find_unused_parameters=True",)
 
 

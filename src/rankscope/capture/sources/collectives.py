@@ -200,7 +200,8 @@ class Collectives(Source):
         default = self._world.default_pg
         if default is not None and name == default.group_name:
             return self._default
-        members = next((ranks for group, ranks in self._world.pg_group_ranks.items() if group.group_name == name), ())
+        groups = self._world.pg_group_ranks.items()  # those of others have no name here
+        members = next((ranks for group, ranks in groups if getattr(group, "group_name", None) == name), ())
         # Who belongs to it is a part of its name: of those that never come, nothing else would tell.
         known = self._groups[name] = self._agent.name(f"group:{name}|{','.join(map(str, sorted(members)))}")
         return known

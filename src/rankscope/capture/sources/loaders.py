@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rankscope.base.guard import guard, swallow
 from rankscope.capture.patches import Patches
 from rankscope.capture.source import Source
-from rankscope.records.loading import BatchWait, Fetch, LoaderStart, WorkerStart
+from rankscope.records.loading import BatchWait, Fetch, LoaderStart, PendingFetch, WorkerStart
 
 if TYPE_CHECKING:
     from rankscope.capture.agent import Agent
@@ -24,7 +24,7 @@ class Loaders(Source):
     """DataLoader iterators on the rank; fetchers in workers, which inherit (fork) or repeat (spawn) the patches."""
 
     name = "loaders"
-    emits = (BatchWait, LoaderStart, Fetch, WorkerStart)
+    emits = (BatchWait, LoaderStart, Fetch, PendingFetch, WorkerStart)
     stage = "data"
 
     def install(self, agent: Agent) -> None:
@@ -150,7 +150,7 @@ class Loaders(Source):
                 return original(fetcher, indices)
             # A quick fetch does nothing but compute: asking for its CPU time would cost more than the fetch.
             cpu = thread_time_ns() if self._slow_fetches or agent.role != "rank" else 0
-            t1 = monotonic_ns()
+            t1 = self._fetch_begins(indices) if agent.role != "rank" else monotonic_ns()
             try:
                 return original(fetcher, indices)
             finally:
@@ -162,9 +162,7 @@ class Loaders(Source):
                         agent.open()
                     if agent.role != "rank":
                         self._first_fetch(fetcher, t1)
-                    count = len(indices) if hasattr(indices, "__len__") else 1
-                    first = indices[0] if isinstance(indices, list) and indices else 0
-                    first = first & ((1 << 40) - 1) if isinstance(first, int) else 0
+                    count, first = _count(indices), _first_index(indices)
                     name = fetcher.__dict__.get("_rankscope_name", 0) or self._named(fetcher, fetcher.dataset)
                     agent.put(t1, t2 - t1, Fetch.code, name, agent.step, count, used, agent.worker + 1 | first << 16)
                     if agent.role == "rank":
@@ -176,6 +174,17 @@ class Loaders(Source):
                     swallow("recording a fetch", error)
 
         return fetch
+
+    def _fetch_begins(self, indices: Any) -> int:
+        """The time at which a worker begins a batch, which is noted: it may be its last."""
+        agent = self._agent
+        with guard("noting a fetch that begins"):
+            agent.open()
+            worker = agent.worker + 1 | _first_index(indices) << 16
+            begin = monotonic_ns()
+            agent.pending(begin, 0, PendingFetch.code, 0, agent.step, _count(indices), 0, worker)
+            return begin
+        return monotonic_ns()
 
     def _first_fetch(self, fetcher: Any, begin: int) -> None:
         agent = self._agent
@@ -199,3 +208,14 @@ class Loaders(Source):
             return original(*args, **kwargs)
 
         return _worker_loop
+
+
+def _count(indices: Any) -> int:
+    """Samples that a fetch is asked for."""
+    return len(indices) if hasattr(indices, "__len__") else 1
+
+
+def _first_index(indices: Any) -> int:
+    """The first sample's index, where it is a number."""
+    first = indices[0] if isinstance(indices, list) and indices else 0
+    return first & ((1 << 40) - 1) if isinstance(first, int) else 0

@@ -1,4 +1,4 @@
-"""Where the training thread is, about 20 times a second: what lets a finding name file, line and function."""
+"""Where the training thread is, some times a second: what lets a finding name file, line and function."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from rankscope.base.guard import guard
 from rankscope.capture import callsite
+from rankscope.capture.config import sample_rate
+from rankscope.capture.governor import FEWEST_HZ
 from rankscope.capture.source import Source
 from rankscope.records import payload
 from rankscope.records.host import EAGER_NS, StackSample
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
 
 MAX_FRAMES = 64
 """Innermost frames of a stack that are kept: deeper are recursions, and a sample must stay short."""
+FIRST_NS = 20_000_000_000
+"""From then on a process is sampled less: 400 samples know every share of its time within 5 points, and more come."""
+LATER = 4
+"""How much less."""
 MAX_STACKS = 20_000
 """Different stacks of a process; a tenth of it fills the ring's room for texts."""
 
@@ -55,6 +61,7 @@ class Stacks(Source):
         """Thread -> (frame, instruction) at which it was seen last; the training thread and ours left out."""
         self._state_file = -1
         self._state_of = 0
+        self._began_ns = 0
         agent.on_open.append(self._start)
         agent.before_fork.append(self._stop)
         agent.after_fork.append(self._restart)
@@ -80,6 +87,7 @@ class Stacks(Source):
         self._frames.clear()
         self._codes.clear()
         self._close_state()
+        self._began_ns = monotonic_ns()
         self._run()
 
     def _restart(self) -> None:
@@ -113,7 +121,7 @@ class Stacks(Source):
         planned = monotonic_ns()
         spent = time.thread_time_ns()
         while agent.sample_hz > 0:
-            interval = 1 / agent.sample_hz
+            interval = self._interval(planned)
             if alarm.acquire(True, interval) or agent.ended or agent.ring is None:
                 break
             with guard("sampling a stack"):
@@ -133,6 +141,14 @@ class Stacks(Source):
             planned = monotonic_ns()
         self._be_patient()
         run_delay.close()
+
+    def _interval(self, now: int) -> float:
+        """Seconds to the next sample. The governor may have lowered the rate further than time does."""
+        agent = self._agent
+        rate = agent.sample_hz
+        if now - self._began_ns > FIRST_NS and agent.config.level != "deep":
+            rate = min(rate, max(FEWEST_HZ, sample_rate(agent.config) / LATER))
+        return 1 / rate
 
     @property
     def _eager(self) -> bool:

@@ -33,7 +33,9 @@ class Collect(Command):
         from rankscope.analysis.standing import hangs
         from rankscope.analysis.tables import load
         from rankscope.base.manifest import read_manifest
-        from rankscope.cli.session import drain, keep_named_sources, open_when_free, report_of, save
+        from rankscope.cli.session import drain, keep_named_sources, open_when_free, report_of, save, write_text
+        from rankscope.report.attempts import last_part
+        from rankscope.report.report import to_json
 
         logging.basicConfig(level=logging.INFO, stream=sys.stderr)  # into the run's recorder.log
         run = RunDir(args.run.absolute())
@@ -42,11 +44,17 @@ class Collect(Command):
                 drain(run, store)
                 keep_named_sources(run, store)
                 if args.report:
-                    facts = Facts(load(store))
-                    tell_stall(run, facts)  # first: whoever waits for a reason sees the facts while it is looked for
-                    report, details = report_of(facts, read_manifest(run.root), run)
+                    manifest = read_manifest(run.root)
+                    facts = Facts(load(store, last_part(manifest)))
+                    number = max(1, len(manifest.attempts))
+                    goes_on = not manifest.attempts or manifest.attempts[-1].ended_ns is None
+                    if goes_on:  # first: whoever waits for a reason sees the facts while it is looked for
+                        tell_stall(run, facts)
+                    report, details = report_of(facts, manifest, run, store)
                     save(run, report, details)
-                    tell(run, report, hangs=hangs(facts))
+                    if not goes_on:
+                        write_text(run.attempt_report(number), to_json(report))
+                    tell(run, report, hangs=goes_on and hangs(facts), attempt=number)
         finally:
             if args.report:
                 run.request.unlink(missing_ok=True)
@@ -65,20 +73,24 @@ def tell_stall(run: RunDir, facts: Facts) -> None:
             file.write(json.dumps({"stall": lines}) + "\n")
 
 
-def tell(run: RunDir, report: Report, *, hangs: bool) -> None:
-    """Write each finding that has not been told of this run before, for whoever shows alerts.
+def tell(run: RunDir, report: Report, *, hangs: bool = False, attempt: int = 1) -> None:
+    """Write each finding that has not been told of this attempt before, for whoever shows alerts.
 
-    `hangs`: no rank makes progress any more; a failure is then the reason of a hang.
+    `hangs`: no rank makes progress any more; a failure is then the reason of a hang. One that was told before it was
+    is written again, without the finding's id: there is nothing new to show.
     """
-    told = set()
+    told: dict[tuple[str, tuple[int, ...]], bool] = {}
     if run.alerts.exists():
         for line in run.alerts.read_text(encoding="utf-8").splitlines():
             entry = json.loads(line)
-            if "cause" in entry:
-                told.add((entry["cause"], tuple(entry["ranks"])))
+            if "cause" in entry and entry.get("attempt", 1) == attempt:
+                told[entry["cause"], tuple(entry["ranks"])] = entry.get("hang", False)
     with run.alerts.open("a", encoding="utf-8") as file:
         for finding in report.findings:
-            key = {"cause": finding.cause, "ranks": finding.ranks}
-            if finding.severity != "info" and tuple(key.values()) not in told:
-                more = {"step": report.run.steps, "hang": hangs and finding.kind == "failure"}
-                file.write(json.dumps({"finding": finding.id, **key, **more}) + "\n")
+            before = told.get((finding.cause, finding.ranks))
+            hang = hangs and finding.kind == "failure"
+            if finding.severity == "info" or before or (before is not None and not hang):
+                continue
+            entry = {"cause": finding.cause, "ranks": finding.ranks, "step": report.run.steps, "hang": hang}
+            id = {"finding": finding.id} if before is None else {}
+            file.write(json.dumps({**id, **entry, "attempt": attempt}) + "\n")

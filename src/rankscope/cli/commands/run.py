@@ -11,13 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
-from rankscope.base.clock import now_ns
 from rankscope.base.errors import UserError
 from rankscope.base.manifest import Manifest, write_manifest
 from rankscope.base.rundir import LEVELS, RunDir
 from rankscope.capture.config import DEFAULT_FILE, Config, parse_budget, with_file
 from rankscope.cli.command import Command
 from rankscope.cli.options import add_report_options, add_runs_dir, check_targets, runs_dir, whole_number
+from rankscope.cli.restarts import REPORT_ONLY, Policy, add_restart_options, restart_policy
 
 
 class Run(Command):
@@ -35,6 +35,7 @@ class Run(Command):
         parser.add_argument("--budget", help="share of the step time that observation should keep to (default: 1%%)")
         parser.add_argument("--config", type=Path, metavar="FILE", help="settings (default: ./rankscope.toml)")
         add_report_options(parser)
+        add_restart_options(parser)
         parser.add_argument("command_line", nargs=argparse.REMAINDER, metavar="-- COMMAND...", help="what to start")
 
     def run(self, args: argparse.Namespace) -> int:
@@ -42,12 +43,13 @@ class Run(Command):
         if not command:
             raise UserError("no command given; write it after `--`, for example: rankscope run -- python train.py")
         check_targets(args)
-        return run_observed(args, command, _config(args))
+        return run_observed(args, command, _config(args), restart_policy(args))
 
 
-def run_observed(args: argparse.Namespace, command: list[str], config: Config) -> int:
+def run_observed(args: argparse.Namespace, command: list[str], config: Config, policy: Policy = REPORT_ONLY) -> int:
     """Run the command to its end and report; the exit code for the shell."""
-    from rankscope.cli.launch import NOT_EXECUTABLE, NOT_FOUND, Alerts, CannotStart, Launch, observed_environment
+    from rankscope.cli.attempts import Attempts
+    from rankscope.cli.launch import NOT_EXECUTABLE, NOT_FOUND, CannotStart, observed_environment
     from rankscope.cli.new_run import NoPlace, create
 
     if shutil.which(command[0]) is None:
@@ -61,14 +63,11 @@ def run_observed(args: argparse.Namespace, command: list[str], config: Config) -
         new = None
     try:
         if new is None:
-            return Launch(None, command, dict(os.environ)).run()
-        launch = Launch(new.run, command, observed_environment(os.environ, new.run, new.rings, config, args.config))
-        code = launch.run(Alerts(new.run))
-        ended = replace(
-            new.manifest, finished=True, duration_s=(now_ns() - new.manifest.started_ns) / 1e9,
-            exit_code=launch.exit_code, recorder_restarts=launch.recorder_restarts, unobserved=launch.reason,
-        )  # fmt: skip
-        return _report(args, new.run, ended, code)
+            return Attempts(None, command, dict(os.environ), policy).run()
+        environment = observed_environment(os.environ, new.run, new.rings, config, args.config)
+        attempts = Attempts(new, command, environment, policy)
+        code = attempts.run()
+        return _report(args, new.run, attempts.manifest(new.manifest), code)
     except CannotStart as error:
         if new is not None:
             shutil.rmtree(new.run.root, ignore_errors=True)

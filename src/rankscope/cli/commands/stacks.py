@@ -64,10 +64,12 @@ def _of_run(run: RunDir) -> list[RankStack]:
     """From the records of a run; of one that is going on, after its recorder has brought them into the store."""
     from rankscope.analysis.facts import Facts
     from rankscope.analysis.tables import load
+    from rankscope.base.manifest import read_manifest
     from rankscope.cli.commands.diagnose import diagnose
     from rankscope.cli.session import open_when_free
     from rankscope.cli.standings import rank_stacks
+    from rankscope.report.attempts import last_part
 
     diagnose(run)
     with open_when_free(run) as store:
-        return rank_stacks(Facts(load(store)))
+        return rank_stacks(Facts(load(store, last_part(read_manifest(run.root)))))

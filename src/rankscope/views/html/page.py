@@ -11,7 +11,8 @@ import jinja2
 from markupsafe import Markup, escape
 
 from rankscope.report.details import Details
-from rankscope.report.report import Report
+from rankscope.report.report import Report, first_problem
+from rankscope.views.attempts import attempt_rows, changed_text
 from rankscope.views.html.budget import budget_rows, phases_of
 from rankscope.views.html.cards import cards_of
 from rankscope.views.html.drawings import drawings_json
@@ -20,7 +21,6 @@ from rankscope.views.sentences import (
     advice_when_not_examined,
     clock_text,
     exits_text,
-    first_problem,
     headline,
     healthy_text,
     lost_text,
@@ -41,6 +41,8 @@ def render_html(report: Report, details: Details | None = None) -> str:
         details=details,
         cards=cards_of(report, details),
         root=first_problem(report),
+        attempts=attempt_rows(report.run.attempts),
+        changed=changed_text(report.run.attempts),
         headline=headline(report),
         healthy=healthy_text(report),
         why=why_not_examined(report),
