@@ -181,11 +181,16 @@ def score(report: Json, expected: Expected) -> Score:
 
 
 def score_healthy(report: Json, allowed: Sequence[str] = ()) -> Score:
-    """A healthy program must end with verdict healthy and no finding above info, but for causes that are true of it."""
+    """A healthy program must end with verdict healthy and no finding above info, but for causes that are true of it.
+
+    `allowed` may name the verdict `not-examined`, of ranks that have no steps in common.
+    """
     alarms = alarming(report)
     problems = [f"{finding['severity']} {finding['cause']}" for finding in alarms if finding["cause"] not in allowed]
-    if report.get("verdict") != "healthy" and not (report.get("verdict") == "degraded" and alarms and allowed):
-        problems.append(f"verdict {report.get('verdict')}")
+    verdict = report.get("verdict")
+    true_of_it = verdict in allowed or (verdict == "degraded" and alarms and allowed)
+    if verdict != "healthy" and not true_of_it:
+        problems.append(f"verdict {verdict}")
     first: Json = alarms[0] if alarms else {}
     return Score(
         detected=False,

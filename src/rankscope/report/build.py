@@ -178,6 +178,10 @@ def _why_no_steps(facts: Facts, manifest: Manifest) -> str:
     if not facts.ranks:
         return manifest.unobserved or "no process of the run was observed"
     steps = facts.all_steps
+    by_rank = [facts.step_count(position) for position in range(facts.size)]
+    if not steps and any(by_rank):
+        idle = facts.numbers([position for position, count in enumerate(by_rank) if not count])
+        return f"the ranks have no steps in common: {numbered(idle)} finished none" if idle else "no step is common"
     if not steps:
         return "no rank finished a step: no optimizer stepped and no model was called"
     return f"only {steps} {'step was' if steps == 1 else 'steps were'} finished by all ranks"
