@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -174,6 +175,24 @@ def test_native_frames_that_take_too_long_are_left_out(rankscope, child, tmp_pat
     monkeypatch.setattr(processes, "NATIVE_NS", 200_000_000)
 
     assert of(rankscope("stacks", str(child(SLEEPS).pid))).splitlines()[-1].startswith("    busy  ")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may make namespaces everywhere")
+def test_a_process_of_another_pid_namespace(rankscope, tmp_path):
+    (tmp_path / "inner.py").write_text(f"import time\nprint(flush=True)\n{SLEEPS}\n")
+    outer = subprocess.Popen(
+        ["unshare", "-pf", "--kill-child", sys.executable, tmp_path / "inner.py"], stdout=subprocess.PIPE
+    )
+    outer.stdout.readline()
+    (inner,) = Path(f"/proc/{outer.pid}/task/{outer.pid}/children").read_text().split()
+    answer = rankscope("stacks", inner)
+    outer.kill()
+    outer.wait()
+    outer.stdout.close()
+
+    lines = of(answer).splitlines()
+    assert lines[0] == f"process {inner}  waits (clock_nanosleep: the end of a sleep)"
+    assert lines[1].startswith("    <module>  ")
 
 
 class TestWhatCannotBeTold:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from rankscope.base.process_stat import process_stat
-from rankscope.base.thread_stat import status_number
+from rankscope.base.thread_stat import status_number, thread_numbers
 
 MOST_FRAMES = 64
 """Innermost Python frames of a thread that are kept: deeper are recursions."""
@@ -131,7 +131,8 @@ class Dump:
         if self._child.returncode != 0 or not out.strip():
             raise _refusal(self._pid, err)
         try:
-            found = [_thread(self._pid, entry) for entry in json.loads(out)]
+            numbers = thread_numbers(self._pid)
+            found = [_thread(self._pid, entry, numbers) for entry in json.loads(out)]
         except (ValueError, KeyError, TypeError) as error:
             raise NoStack(f"the answer of py-spy is not understood ({type(error).__name__}: {error})") from error
         if not found:
@@ -144,7 +145,7 @@ def main_thread(threads: list[ThreadStack]) -> ThreadStack:
     return next((thread for thread in threads if thread.main), threads[-1])
 
 
-def _thread(pid: int, entry: dict[str, Any]) -> ThreadStack:
+def _thread(pid: int, entry: dict[str, Any], numbers: dict[int, int]) -> ThreadStack:
     frames: list[str] = []
     native: list[str] = []
     for frame in entry["frames"]:  # innermost first
@@ -154,7 +155,8 @@ def _thread(pid: int, entry: dict[str, Any]) -> ThreadStack:
             library = os.path.basename(frame["filename"])
             if not INTERPRETER.match(library) and not GLUE.match(frame["name"]):
                 native.append(f"{frame['name']} ({library})")
-    tid, name = entry.get("os_thread_id") or 0, entry.get("thread_name") or ""
+    own, name = entry.get("os_thread_id") or 0, entry.get("thread_name") or ""
+    tid = numbers.get(own, own)  # Python knows the number in its own namespace
     return ThreadStack(
         tid=tid,
         name=name,

@@ -73,12 +73,25 @@ def waits_in(pid: int, tid: int) -> str:
     return place if place not in NO_PLACE else ""
 
 
-def status_number(pid: int, field: str) -> int:
-    """The last number of a line of `/proc/PID/status`: `TracerPid`, or of `NSpid` its number in its own namespace."""
+def status_number(pid: int, field: str, tid: int | None = None) -> int:
+    """The last number in a line of a process's or a thread's `status`: `TracerPid`, `PPid`, or of `NSpid` that in its
+    own namespace. 0: not known."""
+    path = Path(f"/proc/{pid}/status" if tid is None else f"/proc/{pid}/task/{tid}/status")
     try:
-        for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace").splitlines():
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
             if line.startswith(f"{field}:"):
                 return int(line.split()[-1])
     except (OSError, ValueError, IndexError):
         pass  # it has ended, or an old kernel has no such line
     return 0
+
+
+def thread_numbers(pid: int) -> dict[int, int]:
+    """Of a process in a PID namespace of its own: a thread's number there -> its number here; {} of any other."""
+    if status_number(pid, "NSpid") in (0, pid):
+        return {}
+    try:
+        tids = [int(name) for name in os.listdir(f"/proc/{pid}/task")]
+    except (OSError, ValueError):
+        return {}
+    return {status_number(pid, "NSpid", tid): tid for tid in tids}
