@@ -1,4 +1,7 @@
 import os
+import subprocess
+import sys
+import time
 
 import pytest
 from hypothesis import settings
@@ -14,3 +17,40 @@ if os.environ.get("CI"):
 @pytest.fixture(autouse=True)
 def our_errors_fail_tests(monkeypatch):
     monkeypatch.setattr(guard, "RERAISE", True)
+
+
+@pytest.fixture
+def child(tmp_path):
+    """`child("time.sleep(60)")`: a Python process that does this in line 3 of a file, in `busy`; ends with the test."""
+    started = []
+
+    def start(code, **environment):
+        file = tmp_path / f"child_{len(started)}.py"
+        first = "import ctypes, os, signal, subprocess, sys, time"
+        file.write_text(f"{first}\ndef busy():\n    {code}\nprint()\nbusy()\n")
+        process = subprocess.Popen(
+            [sys.executable, file],
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **environment},
+        )
+        started.append(process)
+        assert process.stdout.readline()
+        time.sleep(0.1)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+@pytest.fixture
+def no_right_to_trace(tmp_path, monkeypatch):
+    """py-spy says what it says where ptrace is forbidden."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    text = "Permission Denied: Try running again with elevated permissions by going 'sudo env \"PATH=$PATH\" !!'"
+    (folder / "py-spy").write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{text}\nEND\nexit 1\n")
+    (folder / "py-spy").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")

@@ -65,3 +65,21 @@ def test_who_has_ended_or_never_trained_is_not_asked_for():
 
     assert not progress.due(now + 60 * S, [])
     assert not progress.due(now + 60 * S, [8])
+
+
+def test_time_in_which_nobody_looked_is_not_the_ranks():
+    progress, now = trained(S // 10)
+    progress.tick(now + 2 * S)
+    progress.tick(now + 602 * S)
+
+    asked = [progress.due(now + (602 + age) * S, [7]) for age in (0, 3, 4)]
+
+    assert asked == [False, False, True]
+
+
+def test_a_stall_is_as_old_as_it_is_where_the_recorder_came_by_all_the_time():
+    progress, now = trained(S // 10)
+    for second in range(7):
+        progress.tick(now + second * S)
+
+    assert progress.due(now + 6 * S, [7])

@@ -44,6 +44,7 @@ from rankscope.analysis.wavefront import (
 )
 from rankscope.analysis.wording import numbered
 from rankscope.analysis.worker_deaths import worker_death
+from rankscope.base.outside import STOPPED
 from rankscope.records.host import CaughtException, LastCall
 from rankscope.records.loading import BatchWait, LoaderStart
 
@@ -53,6 +54,7 @@ ABORT = 6
 """The signal by which a C++ library ends a process that it can do nothing more for."""
 BUSY_NS = 10_000_000_000
 """A rank that does something of its own for less is not blamed, even where its peers wait for it."""
+HOLDS_LOCK = "sleeps in native code and holds the interpreter lock"
 IDLE_WORKER = ("/multiprocessing/queues.py", "/multiprocessing/connection.py", "/selectors.py")
 """Files of Python in which a loader worker waits for orders."""
 
@@ -396,6 +398,9 @@ def _elsewhere(facts: Facts, left_alone: list[End]) -> Blame | None:
     at = {p: standing(facts, p) for p in range(facts.size)}
     waiting = [p for p in at if left_waiting(facts, p)]
     busy = [p for p in at if p not in waiting and not ended_well(facts, p)]
+    stopped = tuple(p for p in busy if at[p].stopped and p in stalled(facts))
+    if stopped and (waiting or len(stopped) == len(busy)):
+        return Blame("stuck-rank", stopped, at[stopped[0]].place, STOPPED, 0.95)
     if not busy or (facts.size > 1 and not waiting):
         return None
     position = min(busy, key=lambda p: at[p].since_ns)
@@ -407,6 +412,8 @@ def _elsewhere(facts: Facts, left_alone: list[End]) -> Blame | None:
         return None
     if own.locked:
         return Blame("stuck-rank", (position,), own.place, "waits for a lock", 0.8)
+    if own.holds_lock and own.blocked:  # one that computes may be at long work, as any other
+        return Blame("stuck-rank", (position,), own.place, HOLDS_LOCK, 0.8)
     if any("timed out" in end.exception.lower() or "timeout" in end.exception.lower() for end in left_alone):
         return Blame("slow-rank-timeout", (position,), own.place, "was busy longer than its peers waited", 0.9)
     return None

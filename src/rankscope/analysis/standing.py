@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter as Counted
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from rankscope.analysis.ends import End, ends
 from rankscope.analysis.facts import Facts
+from rankscope.analysis.outside_stacks import OutsideLook, last_look
 from rankscope.analysis.sample_state import BLOCKED, states_of
 from rankscope.analysis.source_order import takes_lock
 from rankscope.analysis.stacks import Place, Samples, Stack, read_samples
@@ -29,6 +30,10 @@ WAITS = ("/torch/distributed/",)
 """Files of torch in which a rank waits for its peers."""
 BACKWARD = "_engine_run_backward"
 """The entry of torch's autograd engine: in it DDP waits for its reductions, in C++."""
+UNWATCHED_NS = 3_000_000_000
+"""Readings of a process come twice a second; where none came for so long, the recorder or the machine stood still."""
+SILENT_NS = 2_000_000_000
+"""A rank without a stack sample for so long cannot be sampled from inside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +48,18 @@ class Standing:
     """Its most frequent stack at the end; None where it could not be sampled."""
     blocked: bool
     """It did not run."""
+    stopped: bool = False
+    """SIGSTOP or a debugger holds it."""
+    holds_lock: bool = False
+    """It holds the interpreter lock in native code: none of its other threads could run."""
+    unwatched_ns: int = 0
+    """Of that time the recorder did not run either (a machine that slept, a job that was stopped as a whole)."""
+    why_no_stack: str = ""
 
     @property
     def ns(self) -> int:
         """How long nothing has gone on."""
-        return max(0, self.until_ns - self.since_ns)
+        return max(0, self.until_ns - self.since_ns - self.unwatched_ns)
 
     @property
     def place(self) -> Place | None:
@@ -57,7 +69,7 @@ class Standing:
     @property
     def waits(self) -> bool:
         """Whether it waits for its peers in communication."""
-        if self.stack is None or not self.blocked:
+        if self.stack is None or not self.blocked or self.stopped:
             return False
         leaf = self.stack.frames[-1].function if self.stack.frames else ""
         return leaf == BACKWARD or any(part in frame.file for frame in self.stack.frames for part in WAITS)
@@ -79,6 +91,15 @@ class Standing:
             return False
         leaf = self.stack.frames[-1] if self.stack.frames else None
         return leaf is not None and leaf == self.place and takes_lock(leaf)
+
+
+def silent(facts: Facts, position: int) -> bool:
+    """Whether a rank that is still there had not been sampled for long when it was seen last."""
+    pid = facts.ranks[position].pid
+    samples = facts.tables.of(StackSample)
+    mine = samples["time_ns"][samples["process"] == pid]
+    last = int(mine.max()) if len(mine) else 0
+    return end_of(facts, position) is None and _seen_last(facts, pid) - last > SILENT_NS
 
 
 def end_of(facts: Facts, position: int) -> End | None:
@@ -109,12 +130,39 @@ def process_standing(facts: Facts, pid: int, until_ns: int | None = None) -> Sta
             since = max(since, int((rows["time_ns"] + rows["duration_ns"]).max()))
     until = until_ns if until_ns is not None else max(since, _seen_last(facts, pid))
     samples = read_samples(facts.tables, pid)
+    unwatched = _unwatched_ns(facts, pid, since, until)
     recent = [i for i in range(max(0, len(samples) - RECENT), len(samples)) if samples.time_ns[i] > since]
+    stack = Counted(samples.stack[i] for i in recent).most_common(1)[0][0] if recent else None
+    look = last_look(facts.tables, pid)
+    if look is not None and look.time_ns > max([since, *samples.time_ns[-1:].tolist()]):
+        return _from_outside(Standing(pid, since, until, stack, blocked=False, unwatched_ns=unwatched), look)
     if not recent:
-        return Standing(pid, since, until, None, blocked=False)
-    stack = Counted(samples.stack[i] for i in recent).most_common(1)[0][0]
+        return Standing(pid, since, until, None, blocked=False, unwatched_ns=unwatched)
     state = states_of(facts.tables, pid, samples).state[recent]
-    return Standing(pid, since, until, stack, blocked=float((state == BLOCKED).mean()) > 0.5 or _idle(samples, recent))
+    blocked = float((state == BLOCKED).mean()) > 0.5 or _idle(samples, recent)
+    return Standing(pid, since, until, stack, blocked, unwatched_ns=unwatched)
+
+
+def _from_outside(inside: Standing, look: OutsideLook) -> Standing:
+    """Where the process's own sampler has fallen silent."""
+    return replace(
+        inside,
+        stack=look.stack or inside.stack,
+        blocked=not look.runs,
+        stopped=look.stopped,
+        # Python code gives the lock to a sampler that asks for it; a thread that sleeps runs no Python code.
+        holds_lock=look.holds_lock and not look.stopped and (look.sampled or not look.runs),
+        why_no_stack=look.why_no_stack,
+    )
+
+
+def _unwatched_ns(facts: Facts, pid: int, since: int, until: int) -> int:
+    """Time without a reading of a process that the recorder looks at twice a second."""
+    counters = facts.tables.of(Counter)
+    times = np.unique(counters["time_ns"][column(counters, Counter, "of") == pid].astype(np.int64))
+    gone = np.diff(times) > UNWATCHED_NS
+    overlaps = np.minimum(times[1:][gone], until) - np.maximum(times[:-1][gone], since)
+    return int(overlaps[overlaps > 0].sum())
 
 
 def _idle(samples: Samples, recent: list[int]) -> bool:

@@ -18,6 +18,8 @@ LOOK_STEPS = 10.0
 """Nor before so many typical steps have passed."""
 AGAIN = 2.0
 """The next look at the same stall comes when it is so many times as old."""
+PAUSE_NS = 3_000_000_000
+"""Longer than any tick: so much later than the one before, the recorder itself had been stopped, or the machine."""
 REMEMBERED = 64
 _SILENT = np.array([kind.code for kind in NO_PROGRESS])
 
@@ -29,6 +31,19 @@ class Progress:
         self._last: dict[int, int] = {}
         self._steps: deque[int] = deque(maxlen=REMEMBERED)
         self._next_ns = 0
+        self._ticked_ns = 0
+
+    def tick(self, now: int) -> None:
+        """The recorder comes by. Where it did not for long, the ranks may not have run either: that time is not
+        theirs."""
+        pause = now - self._ticked_ns
+        if self._ticked_ns and pause > PAUSE_NS:
+            self._last = {pid: moved + pause for pid, moved in self._last.items()}
+        self._ticked_ns = now
+
+    def moved(self, pid: int) -> int:
+        """When a rank got on last; 0: never."""
+        return self._last.get(pid, 0)
 
     def note(self, pid: int, slots: NDArray[np.void]) -> None:
         """New slots of a rank."""

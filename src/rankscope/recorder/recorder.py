@@ -18,11 +18,12 @@ from rankscope.base.clock import now_ns
 from rankscope.base.guard import guard
 from rankscope.recorder import counters
 from rankscope.recorder.fault_files import read_fault
+from rankscope.recorder.outside import SILENT_NS, OutsideLooks
 from rankscope.recorder.own_records import OwnRecords
 from rankscope.recorder.progress import Progress
 from rankscope.recorder.ring_reader import NotARing, RingReader
 from rankscope.recorder.sockets import Sockets
-from rankscope.records.host import Counter, Fault, Lost, ProcessEnd
+from rankscope.records.host import Counter, Fault, Lost, ProcessEnd, StackSample
 from rankscope.records.payload import PROCESS, Payload
 from rankscope.records.process import Process, decode_process
 from rankscope.records.rows import ROW_DTYPE
@@ -97,6 +98,9 @@ class Recorder:
         self._others: dict[int, int] = {}
         self._sockets = Sockets()
         self._progress = Progress()
+        self._sampled: dict[int, int] = {}
+        """pid of a rank -> when its own sampler wrote last."""
+        self._outside = OutsideLooks(self._own)
         self._no_rings: set[Path] = set()
         """Files that should be rings and have been told of."""
         cpus = tuple(os.sched_getaffinity(0))
@@ -108,6 +112,7 @@ class Recorder:
     def tick(self) -> None:
         """Read what is new; count and flush when it is time."""
         now = self._clock()
+        self._progress.tick(now)
         self._find_rings()
         for watched in self._rings.values():
             if not watched.closed:
@@ -125,12 +130,27 @@ class Recorder:
         return sum(not w.ended for w in self._rings.values())
 
     def stall_due(self) -> bool:
-        """Whether a rank has been without progress long enough to be looked at; then what it is in is written."""
-        due = self._progress.due(self._clock(), self._ranks())
-        for watched in self._rings.values() if due else ():
+        """Whether a rank has been without progress long enough to be looked at; then what it is in is written.
+
+        Where a rank's own sampler is silent, it comes some ticks later: when that rank has been seen from outside.
+        """
+        now = self._clock()
+        if not self._outside.busy:
+            if not self._progress.due(now, self._ranks()):
+                return False
+            with guard("looking at ranks from outside"):
+                self._outside.begin(self._silent(now))
+        if not self._outside.done(now):
+            return False
+        for watched in self._rings.values():
             if not watched.closed:
                 self._note_pending(watched)
-        return due
+        return True
+
+    def _silent(self, now: int) -> list[int]:
+        """Ranks whose sampler has written nothing for long: first those that had one, then who moved longest ago."""
+        silent = [pid for pid in self._ranks() if now - self._sampled.get(pid, 0) > SILENT_NS]
+        return sorted(silent, key=lambda pid: (pid not in self._sampled, self._progress.moved(pid)))
 
     @property
     def handles(self) -> list[int]:
@@ -228,6 +248,9 @@ class Recorder:
             self._hold(slots, reader.pid, lane)
             if role == "rank":
                 self._progress.note(reader.pid, slots)
+                sampled = slots["time_ns"][slots["kind"] == StackSample.code]
+                if len(sampled):
+                    self._sampled[reader.pid] = int(sampled[-1])
         self._note_lost("ring overrun", lost, reader.pid)
         return self._held_rows - before
 
@@ -310,6 +333,7 @@ class Recorder:
 
     def finish(self, *, keep_rings: bool = False) -> bool:
         """Read the rest and remove the rings of processes that have ended; False where something could not be kept."""
+        self._outside.close()
         self.tick()
         self.flush()
         kept = not self._held

@@ -143,5 +143,23 @@ class Fault(Record):
     depth: int = field("b", "count", "0: the innermost frame")
 
 
-NO_PROGRESS = (StackSample, Counter, Goodbye, LastCall, CaughtException, ProcessEnd, Fault)
+@dataclass(frozen=True, slots=True)
+class OutsideStack(Record):
+    """The recorder looked at a rank whose sampler was silent: one frame of its stack, or one record without a frame."""
+
+    code: ClassVar[int] = 51
+    kind: ClassVar[str] = "outside_stack"
+    name: str = field(
+        "name", "", "`file:line:function`, or why there is no stack; names of the recorder's own process",
+        is_name=True, bits=16,
+    )  # fmt: skip
+    of: int = field("a", "", "pid of the process")
+    depth: int = field("b", "count", "0: the innermost frame", bits=16)
+    state: int = field("c", "", "the kernel's letter of the thread's state (R, S, D, T, t)", bits=8)
+    holds_lock: int = field("c", "", "1: the thread holds the interpreter lock", shift=8, bits=1)
+    runs: int = field("c", "", "1: the thread used a CPU while it was looked at", shift=9, bits=1)
+    known: int = field("c", "", "1: `name` is a frame; 0: it says why there is none", shift=10, bits=1)
+
+
+NO_PROGRESS = (StackSample, Counter, Goodbye, LastCall, CaughtException, ProcessEnd, Fault, OutsideStack)
 """Records that come whether a rank gets on or not."""

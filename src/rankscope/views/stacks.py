@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
-from rankscope.views.layout import clean, shorten_middle
+from rankscope.views.layout import clean, shorten_middle, wrap
 from rankscope.views.quantities import time_text
 from rankscope.views.sentences import ranks_text
 
@@ -30,18 +30,25 @@ class RankStack:
     """Its innermost line of the user's."""
     call_place: str = ""
     """Where the last collective was called."""
+    who: str = ""
+    """Where it is no rank: `process 4711`."""
+    native: tuple[str, ...] = ()
+    """`function (library)` below the innermost frame, outermost first."""
+    why_no_stack: str = ""
 
 
 def render_stacks(ranks: Sequence[RankStack], width: int) -> str:
     """Ranks with the same stack stand together, the largest group first; no line wider than `width`."""
     lines: list[str] = []
-    for same in _together(ranks, lambda one: one.frames):
+    for same in _together(ranks, lambda one: (one.frames, one.native, one.why_no_stack)):
         if lines:
             lines.append("")
-        lines += [shorten_middle(clean(_about(one)), width) for one in same]
+        lines += [line for one in same for line in _hanging(_about(one), width)]
         lines += [shorten_middle(clean(f"    {_frame(text)}"), width) for text in same[0].frames]
+        lines += [shorten_middle(clean(f"    {text}"), width) for text in same[0].native]
         if not same[0].frames:
-            lines.append("    no stack could be taken")
+            why = f": {same[0].why_no_stack}" if same[0].why_no_stack else ""
+            lines += [f"    {line}" for line in wrap(f"no stack could be taken{why}", width - 4)]
     return "\n".join(lines) + "\n"
 
 
@@ -72,10 +79,16 @@ def _together(ranks: Sequence[RankStack], key: Callable[[RankStack], Hashable]) 
     return sorted(groups.values(), key=lambda same: (-len(same), same[0].rank))
 
 
+def _hanging(text: str, width: int) -> list[str]:
+    """One entry: what does not fit into its first line stands indented below."""
+    first, *rest = wrap(text, width)
+    return [first, *(f"        {line}" for line in wrap(" ".join(rest), width - 8) if line)]
+
+
 def _about(one: RankStack) -> str:
     since = f", no progress for {time_text(one.since_ms)}" if one.since_ms is not None else ""
     call = f"; last collective: {one.last_call}" if one.last_call else ""
-    return f"rank {one.rank}  {one.state}{since}{call}"
+    return f"{one.who or f'rank {one.rank}'}  {one.state}{since}{call}"
 
 
 def _frame(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rankscope.base.errors import UserError
@@ -43,33 +44,36 @@ class Stacks(Command):
 
 
 def _from_outside(pids: list[int]) -> list[RankStack]:
-    from rankscope.cli.processes import local_ranks, stack_from_outside
-    from rankscope.views.stacks import RankStack
+    from rankscope.cli.processes import find_processes, look_at
 
-    ranks = {rank: pid for pid in pids for rank, pid in local_ranks(pid).items()}
-    found, refused = [], []
-    for rank, pid in sorted(ranks.items()):
-        try:
-            state, frames = stack_from_outside(pid)
-        except UserError as error:
-            refused.append(str(error))
-            state, frames = f"process {pid}", ()
-        found.append(RankStack(rank, state, None, "", frames))
-    for line in refused:
-        print(f"rankscope: {line}", file=sys.stderr)
-    return found
+    return look_at(find_processes(pids))
 
 
 def _of_run(run: RunDir) -> list[RankStack]:
-    """From the records of a run; of one that is going on, after its recorder has brought them into the store."""
+    """From the records of a run; of one that is going on, after its recorder has brought them into the store, and with
+    a look from outside at ranks that cannot be sampled from inside."""
     from rankscope.analysis.facts import Facts
+    from rankscope.analysis.standing import silent
     from rankscope.analysis.tables import load
     from rankscope.base.manifest import read_manifest
     from rankscope.cli.commands.diagnose import diagnose
+    from rankscope.cli.processes import Found, alive, look_at
     from rankscope.cli.session import open_when_free
     from rankscope.cli.standings import rank_stacks
     from rankscope.report.attempts import last_part
 
     diagnose(run)
     with open_when_free(run) as store:
-        return rank_stacks(Facts(load(store, last_part(read_manifest(run.root)))))
+        facts = Facts(load(store, last_part(read_manifest(run.root))))
+    told = rank_stacks(facts)
+    here = alive(run)
+    wanted = [p for p in range(facts.size) if facts.ranks[p].pid in here and silent(facts, p)]
+    if wanted:
+        seen = look_at([Found(facts.ranks[p].pid, facts.ranks[p].rank) for p in wanted])
+        for position, now in zip(wanted, seen, strict=True):
+            if now.frames or not told[position].frames:
+                told[position] = replace(
+                    told[position], state=now.state, waits=False, frames=now.frames, native=now.native,
+                    why_no_stack=now.why_no_stack,
+                )  # fmt: skip
+    return told
