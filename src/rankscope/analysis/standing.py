@@ -87,10 +87,11 @@ class Standing:
 
         What waits for another thread's work (`join`, a future, an event) looks the same and is no fault.
         """
-        if self.stack is None or not self.blocked or self.loads or self.waits:
+        if self.stack is None or not self.blocked or not self.stack.frames:
             return False
-        leaf = self.stack.frames[-1] if self.stack.frames else None
-        return leaf is not None and leaf == self.place and takes_lock(leaf)
+        # Only the innermost line counts: below it, a forked worker has the frames of its parent's loader.
+        leaf = self.stack.frames[-1]
+        return leaf == self.place and takes_lock(leaf)
 
 
 def silent(facts: Facts, position: int) -> bool:

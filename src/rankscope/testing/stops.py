@@ -228,7 +228,7 @@ def _locked_worker() -> Facts:
     first.call("allreduce", BACKWARD)
     first.stand(14, BACKWARD)
     worker = second.worker()
-    worker.stand(14, LOCKED, below=())
+    worker.stand(14, *LOADER, LOCKED, below=())  # forked inside of the loader
     second.stand(14, f"{FILE}:28:main", below=LOADER)
     return stopped((first, second))
 
