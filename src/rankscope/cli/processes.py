@@ -257,7 +257,7 @@ def _state(seen: Seen) -> str:
     elif seen.state == "D":
         text = "waits for a disk or another device"
     else:
-        text = "waits" + (f" ({seen.waits_in})" if seen.waits_in else "")
+        text = f"waits ({seen.waits_in})" if seen.waits_in else "sleeps"
     if seen.holds_lock:
         text += ", holds the interpreter lock"
         if seen.stack is not None and not seen.stack.main:
