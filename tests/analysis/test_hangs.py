@@ -2,7 +2,9 @@
 
 import pytest
 
-from rankscope.analysis.hangs import blame
+from rankscope.analysis.hangs import HOLDS_LOCK, blame
+from rankscope.base.outside import STOPPED
+from rankscope.records.host import OutsideStack
 from rankscope.records.loading import PendingFetch
 from rankscope.records.training import Step
 from rankscope.testing.stops import (
@@ -15,6 +17,7 @@ from rankscope.testing.stops import (
     STOPS,
     VALIDATE,
     WAIT,
+    S,
     StoppedRank,
     ranks,
     stopped,
@@ -40,6 +43,22 @@ def judged(*made, ends=()):
 
 def summary(found):
     return found and (found.cause, found.positions, found.place and found.place.line)
+
+
+def seen(rank, line, **flags):
+    """The recorder has looked at a rank whose sampler is silent, in a line of the user's."""
+    rank.writer.put(OutsideStack, rank.now, rank.now, STEPS, name=line, of=rank.pid, depth=0, known=1, **flags)
+
+
+def one_stopped(seconds=12):
+    """(rank 0, which waits; rank 1, which SIGSTOP has stopped)."""
+    first, second = ranks(2)
+    first.call("allreduce", BACKWARD)
+    first.stand(seconds, BACKWARD)
+    second.now += 5 * S
+    seen(second, f"{FILE}:70:save", state=ord("T"))
+    second.now = first.now
+    return first, second
 
 
 @pytest.mark.parametrize("cause", STOPS)
@@ -223,3 +242,50 @@ def test_two_groups_that_wait_for_each_other(calls):
         r.stand(9, f"{FILE}:50:sync", below=WAIT)
 
     assert summary(judged(*made)) == ("missing-collective", (1,), 44)
+
+
+@pytest.mark.parametrize("seconds", [6, 60])
+def test_a_rank_that_is_stopped_while_its_peers_wait(seconds):
+    found = judged(*one_stopped(seconds))
+
+    assert (*summary(found), found.why) == ("stuck-rank", (1,), 70, STOPPED)
+
+
+@pytest.mark.parametrize("seconds, expected", [(8, None), (12, ("stuck-rank", (1,), 70))])
+def test_a_rank_that_sleeps_with_the_interpreter_lock_while_its_peers_wait(seconds, expected):
+    first, second = ranks(2)
+    first.call("allreduce", BACKWARD)
+    first.stand(seconds, BACKWARD)
+    second.now += 6 * S
+    seen(second, f"{FILE}:70:tokenise", state=ord("S"), holds_lock=1)
+
+    found = judged(first, second)
+    assert summary(found) == expected
+    assert found is None or found.why == HOLDS_LOCK
+
+
+def test_ranks_that_a_launcher_kills_because_they_hang():
+    """torchrun after Ctrl-C: who does not answer is killed, one after the other."""
+    first, second = one_stopped()
+    second.now += 31 * MS
+
+    assert summary(judged(first, second, ends=[first.end(signal=9), second.end(signal=9)])) == ("stuck-rank", (1,), 70)
+
+
+def test_a_rank_that_is_killed_because_it_did_not_end_when_it_was_told_to():
+    first, second = one_stopped()
+    second.now += 30 * S
+
+    assert summary(judged(first, second, ends=[first.end(signal=15), second.end(signal=9)])) == ("stuck-rank", (1,), 70)
+
+
+@pytest.mark.parametrize("later", [100 * MS, 30 * S])
+def test_a_rank_that_is_killed_before_its_peers_are_told_to_end_has_died(later):
+    """Also one that stood still before: memory was short."""
+    first, second = ranks(2)
+    first.call("allreduce", BACKWARD)
+    first.stand(12, BACKWARD)
+    second.stand(12, f"{FILE}:70:load", below=())
+    first.now += later
+
+    assert summary(judged(first, second, ends=[second.end(signal=9), first.end(signal=15)]))[:2] == ("dead-rank", (1,))

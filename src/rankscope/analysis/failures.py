@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
+import signal
 from dataclasses import dataclass
 
-from rankscope.analysis.ends import End, ends
+from rankscope.analysis.ends import STOPPED, End, ends
 from rankscope.analysis.facts import Facts
+from rankscope.analysis.standing import stalled, standing
 from rankscope.analysis.worker_deaths import worker_death
 
 SAME_TIME_NS = 300_000_000
 """Ranks that fail within this time of each other fail together: the first one's end needs so long to reach a peer that
 waits for it in a collective, and a peer's own fault does not care."""
+GRACE_NS = 1_000_000_000
+"""Who tells a rank to end gives it more time than this before SIGKILL (torchrun 30 s, Kubernetes 30 s)."""
 HARDWARE = re.compile(
     r"uncorrectable|\becc error|\bxid\b|fallen off the bus|unspecified launch failure|device (is )?unavailable|"
     r"cuda driver|nvml|no cuda-capable device|device lost|hardware stack error|hip error: unspecified",
@@ -43,12 +47,26 @@ def failure(facts: Facts) -> Failure | None:
 
 def _failure(facts: Facts) -> Failure | None:
     failed = [end for end in ends(facts) if end.failed]
-    own = [end for end in failed if not end.follows or worker_death(facts, end) is not None]
+    killed = _killed_as_it_hung(facts, failed)
+    own = [end for end in failed if worker_death(facts, end) is not None or not (end.follows or end in killed)]
     if not own:
         return None
     first = own[0]
     roots = [end for end in own if _together(end, first)]
     return Failure(tuple(roots), tuple(end for end in failed if end not in roots))
+
+
+def _killed_as_it_hung(facts: Facts, failed: list[End]) -> list[End]:
+    """Ends by SIGKILL that a launcher or a user brought about: of ranks that had been told to end and did not, and of
+    all ranks where all stood still for long, one of them in wait for its peers."""
+    killed = [end for end in failed if end.signal == signal.SIGKILL and not end.exception]
+    hung = len(killed) == facts.size == len(stalled(facts)) and any(standing(facts, e.position).waits for e in killed)
+    told = min((end.time_ns for end in failed if _told_to_end(end)), default=None)
+    return [end for end in killed if hung or (told is not None and end.time_ns - told > GRACE_NS)]
+
+
+def _told_to_end(end: End) -> bool:
+    return end.exception.startswith("KeyboardInterrupt") or (not end.exception and end.signal in STOPPED)
 
 
 def _together(end: End, first: End) -> bool:
