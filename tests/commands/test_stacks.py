@@ -1,5 +1,6 @@
 """What processes do that rankscope did not start; runs are asked for in tests/cli."""
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -10,9 +11,12 @@ from pathlib import Path
 import pytest
 
 from rankscope.base import py_spy
+from rankscope.base.process_stat import process_stat
 from rankscope.cli import processes
 
 SLEEPS = "time.sleep(60)"
+ATTACH, DETACH = 16, 17
+"""Requests to ptrace."""
 HOLDS = "ctypes.PyDLL(None).sleep(60)"
 LAUNCHER = """
 import os, subprocess, sys
@@ -130,6 +134,19 @@ def test_one_that_is_stopped_is_said_to_be(rankscope, child):
     assert out.startswith(f"process {process.pid}  is stopped by a signal (SIGSTOP) or a debugger\n    <module>  ")
 
 
+def test_one_that_a_debugger_holds_is_said_to_be(rankscope, child):
+    pid = child(SLEEPS).pid
+    ptrace = ctypes.CDLL(None, use_errno=True).ptrace
+    if ptrace(ATTACH, pid, None, None):
+        pytest.skip("this user may not trace")
+    os.waitpid(pid, 0)
+
+    out = of(rankscope("stacks", str(pid)))
+    ptrace(DETACH, pid, None, None)
+    told = f"process {pid} is stopped by a signal (SIGSTOP) or a debugger (process {os.getpid()} traces it)"
+    assert " ".join(out.split("    <module>")[0].split()) == told
+
+
 def test_a_look_leaves_a_process_as_it_was(rankscope, child):
     process = child("[time.sleep(0.1) for _ in range(30)]; sys.exit(7)")
 
@@ -198,6 +215,13 @@ def test_a_process_of_another_pid_namespace(rankscope, tmp_path):
 class TestWhatCannotBeTold:
     def test_no_such_process(self, rankscope):
         assert refusal(rankscope("stacks", "4194303")).startswith("4194303: there is no such process")
+
+    def test_one_that_proc_does_not_show(self, rankscope, child, monkeypatch):
+        pid = child(SLEEPS).pid
+        gone = process_stat(4194303)
+        monkeypatch.setattr(processes, "process_stat", lambda pid: gone)
+
+        assert f"{pid}: is another user's and not to be seen in /proc" in refusal(rankscope("stacks", str(pid)))
 
     def test_no_python_process(self, rankscope):
         process = subprocess.Popen(["sleep", "60"])
