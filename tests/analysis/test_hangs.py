@@ -180,6 +180,68 @@ def test_a_pair_that_does_not_meet():
     assert "did not send to rank 1" in found.why
 
 
+@pytest.mark.parametrize("busy", [True, False])
+def test_a_rank_that_waits_for_one_that_works_may_yet_come(busy):
+    """Rank 0 waits for rank 1 in their pair, rank 1 for rank 2 in theirs; rank 2 computes, or has gone on."""
+    made = ranks(3)
+    for step in range(5):
+        for r in made:
+            if r.rank < 2:
+                r.call("broadcast", f"{FILE}:44:share", group="group:1|0,1", step=STEPS + step)
+            if r.rank > 0:
+                r.call("allreduce", f"{FILE}:50:sync", group="group:2|1,2", step=STEPS + step)
+    first, second, third = made
+    first.call("broadcast", f"{FILE}:44:share", group="group:1|0,1", step=STEPS + 5)
+    first.stand(15, f"{FILE}:44:share", below=WAIT)
+    second.call("allreduce", f"{FILE}:50:sync", group="group:2|1,2", step=STEPS + 5)
+    second.stand(15, f"{FILE}:50:sync", below=WAIT)
+    if busy:
+        third.stand(15, f"{FILE}:70:sample", below=(), asleep=False)
+    else:
+        third.call("barrier", f"{FILE}:80:main", step=STEPS + 5)
+        third.stand(15, f"{FILE}:80:main", below=WAIT)
+    found = judged(*made)
+
+    assert (found is None) == busy
+
+
+def test_a_short_time_out_is_enough_for_a_rank_that_was_busy():
+    first, second = ranks(2)
+    second.call("barrier", f"{FILE}:60:main")
+    first.stand(6.5, f"{FILE}:70:tokenise", below=(), asleep=False)
+    second.stand(6, f"{FILE}:60:main", below=WAIT)
+    ends = [second.end(code=1, exception="RuntimeError: Timed out waiting 6000ms for recv"), first.end(signal=15)]
+
+    assert summary(judged(first, second, ends=ends)) == ("slow-rank-timeout", (0,), 70)
+
+
+def test_a_watchdog_that_aborts_the_rank_that_waits():
+    first, second = ranks(2)
+    second.call("barrier", f"{FILE}:60:main")
+    first.stand(16, f"{FILE}:70:tokenise", below=(), asleep=False)
+    second.stand(15, f"{FILE}:60:main", below=WAIT)
+
+    assert summary(judged(first, second, ends=[second.end(signal=6), first.end(signal=15)])) == (
+        "slow-rank-timeout", (0,), 70
+    )  # fmt: skip
+
+
+def test_an_exception_that_is_caught_at_each_step_is_not_the_reason():
+    first, second = made = ranks(2)
+    for r in made:
+        for number in range(STEPS, STEPS + 9):
+            r.catch("OSError: no cache", f"{FILE}:15:look_up")
+            r.step(number)
+        r.call("allreduce", BACKWARD, step=STEPS + 9)
+    first.call("allgather", VALIDATE, step=STEPS + 9)
+    first.stand(9, VALIDATE, below=WAIT)
+    second.catch("OSError: no cache", f"{FILE}:15:look_up")
+    second.call("allreduce", BACKWARD, step=STEPS + 10)
+    second.stand(9, BACKWARD)
+
+    assert summary(judged(*made)) == ("missing-collective", (1,), 40)
+
+
 def test_two_ranks_that_both_receive_first():
     first, second = made = ranks(2)
     first.pair("recv", 1, 0, f"{FILE}:45:exchange")

@@ -58,3 +58,10 @@ def test_only_remarks_on_transfers_that_may_be_latency_alone(transfer_ms, severi
 
     assert [f.severity for f in found_by(CommunicationBound, run)] == [severity]
     assert not [text for text in evidence_of(CommunicationBound().examine(run.facts)) if "latency" in text]
+
+
+def test_is_a_remark_where_ranks_share_cpus(monkeypatch):
+    run = replace(BASE, transfer_ms=70.0).build()
+    monkeypatch.setattr(type(run.facts), "cpus", len(run.facts.ranks) - 1)
+
+    assert [f.severity for f in found_by(CommunicationBound, run)] == ["info"]

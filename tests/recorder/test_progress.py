@@ -52,12 +52,24 @@ def test_stack_samples_are_no_progress(kind, due):
     assert progress.due(now + 6 * S, [7]) is due
 
 
-def test_after_progress_a_new_stall_is_looked_at_as_soon_as_the_first():
+def test_a_pause_that_ended_by_itself_makes_it_patient():
+    """An evaluation of 8 s each minute: a look at each of them would cost more than all else."""
     progress, now = trained(S // 10)
-    assert progress.due(now + 6 * S, [7])
-    progress.note(7, slots((Step, now + 6 * S, S // 10)))
+    assert [progress.due(now + age * S, [7]) for age in (6, 8)] == [True, False]
+    progress.note(7, slots((Step, now + 8 * S, S // 10)))
+    now += 8 * S + S // 10
 
-    assert [progress.due(now + age * S, [7]) for age in (7, 12)] == [False, True]
+    assert [progress.due(now + age * S, [7]) for age in (1, 6, 8, 9)] == [False, False, False, True]
+
+
+def test_what_a_run_takes_before_its_first_step_says_nothing_of_its_pauses():
+    progress = Progress()
+    progress.note(7, slots((Forward, 0, S)))
+    assert progress.due(20 * S, [7])
+    progress.note(7, slots(*((Step, 21 * S + i * S // 10, S // 10) for i in range(20))))
+    progress.due(23 * S, [7])
+
+    assert progress.due(29 * S, [7])
 
 
 def test_who_has_ended_or_never_trained_is_not_asked_for():

@@ -70,6 +70,11 @@ class End:
         return not self.step and bool(RENDEZVOUS.search(self.exception))
 
     @property
+    def timed_out(self) -> bool:
+        """Whether it waited for its peers as long as it was told to."""
+        return bool(re.search(r"timed out|time-?out", self.exception, re.IGNORECASE))
+
+    @property
     def how(self) -> str:
         """`SIGSEGV`, `exit code 9`, `ValueError: no score`, `no exit code was seen`."""
         if self.exception:

@@ -48,7 +48,8 @@ def failure(facts: Facts) -> Failure | None:
 def _failure(facts: Facts) -> Failure | None:
     failed = [end for end in ends(facts) if end.failed]
     killed = _killed_as_it_hung(facts, failed)
-    own = [end for end in failed if worker_death(facts, end) is not None or not (end.follows or end in killed)]
+    follows = [*killed, *gave_up(facts)]
+    own = [end for end in failed if worker_death(facts, end) is not None or not (end.follows or end in follows)]
     if not own:
         return None
     first = own[0]
@@ -63,6 +64,14 @@ def _killed_as_it_hung(facts: Facts, failed: list[End]) -> list[End]:
     hung = len(killed) == facts.size == len(stalled(facts)) and any(standing(facts, e.position).waits for e in killed)
     told = min((end.time_ns for end in failed if _told_to_end(end)), default=None)
     return [end for end in killed if hung or (told is not None and end.time_ns - told > GRACE_NS)]
+
+
+def gave_up(facts: Facts) -> list[End]:
+    """Ends by SIGABRT of ranks that had waited for their peers for long: a watchdog that aborts its own process (NCCL's
+    does) names the one that waits, never the one that is waited for."""
+    aborted = [end for end in ends(facts) if end.signal == signal.SIGABRT and not end.exception]
+    long = stalled(facts) if aborted else ()
+    return [end for end in aborted if end.position in long and standing(facts, end.position).waits]
 
 
 def _told_to_end(end: End) -> bool:

@@ -10,9 +10,13 @@ import re
 from collections import defaultdict
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from rankscope.analysis.ends import End, ends, fault_place
 from rankscope.analysis.facts import Facts
-from rankscope.analysis.failures import HARDWARE, NETWORK, UNUSED, failure
+from rankscope.analysis.failures import HARDWARE, NETWORK, UNUSED, failure, gave_up
+from rankscope.analysis.going_on import may_go_on
 from rankscope.analysis.hot_code import last_place
 from rankscope.analysis.modes import odd_modes
 from rankscope.analysis.pairs import SEND, Unmet, cycle, last_waited_for, unmet
@@ -225,12 +229,21 @@ def _caught(facts: Facts, waiting: list[Front]) -> Blame | None:
             mine = rows[rows["process"] == facts.ranks[position].pid]
             mine = mine[(mine["time_ns"] > (before.time_ns if before else 0)) & (mine["time_ns"] < call.time_ns)]
             others = [c for p, c in front.entered.items() if p != position and c.where != call.where]
+            mine = mine[~np.isin(mine["name"], _usual(facts, position, call.time_ns))]
             if len(mine) and others:
                 first = mine[:1]
                 text = facts.tables.name(facts.ranks[position].pid, int(first["name"][0]))
                 place = facts.place(position, int(column(first, CaughtException, "site")[0]))
                 return Blame("rank-exception", (position,), place, text, 0.85, front)
     return None
+
+
+def _usual(facts: Facts, position: int, until_ns: int) -> NDArray[np.uint16]:
+    """Exceptions (name ids of their texts) that the rank has caught again and again, and gone on."""
+    rows = facts.tables.of(CaughtException)
+    mine = rows[(rows["process"] == facts.ranks[position].pid) & (rows["time_ns"] < until_ns)]
+    texts, counts = np.unique(mine["name"], return_counts=True)
+    return texts[counts > SEEN_OFTEN]
 
 
 def _judge(facts: Facts, front: Front) -> tuple[float, Blame] | None:
@@ -295,8 +308,8 @@ def _surprise(facts: Facts, position: int, call: Call, moment: int) -> float:
 
 
 def _other_call(facts: Facts, position: int, front: Front) -> Call | None:
-    """What an absent rank waits in, in another group."""
-    if not left_waiting(facts, position):
+    """What an absent rank waits in, in another group, and for ever; None of one that may yet come."""
+    if not left_waiting(facts, position) or position in may_go_on(facts):
         return None
     return next((f.entered[position] for f in fronts(facts) if f is not front and position in f.entered), None)
 
@@ -339,7 +352,7 @@ def _unmet_pair(facts: Facts) -> Blame | None:
             both = " and ".join(f"rank {facts.ranks[p].rank} in {unmet(facts)[p].call.short}" for p in ring[:4])
             return Blame("collective-order-mismatch", ring, first.site, f"each waits for the other: {both}", 0.9)
         link = last_waited_for(facts, position)
-        if link is None or not left_waiting(facts, link.peer) or ended_well(facts, link.peer):
+        if link is None or link.peer in may_go_on(facts) or ended_well(facts, link.peer):
             continue
         return _not_met(facts, link)
     return None
@@ -408,14 +421,14 @@ def _elsewhere(facts: Facts, left_alone: list[End]) -> Blame | None:
     worker = _locked_worker(facts, position) if own.loads else None
     if worker is not None:
         return Blame("loader-deadlock", (position,), worker.place, "a loader worker waits for a lock", 0.9)
+    if not own.loads and any(end.timed_out or end in gave_up(facts) for end in left_alone):
+        return Blame("slow-rank-timeout", (position,), own.place, "was busy longer than its peers waited", 0.9)
     if own.ns < BUSY_NS or own.loads:
         return None
     if own.locked:
         return Blame("stuck-rank", (position,), own.place, "waits for a lock", 0.8)
     if own.holds_lock and own.blocked:  # one that computes may be at long work, as any other
         return Blame("stuck-rank", (position,), own.place, HOLDS_LOCK, 0.8)
-    if any("timed out" in end.exception.lower() or "timeout" in end.exception.lower() for end in left_alone):
-        return Blame("slow-rank-timeout", (position,), own.place, "was busy longer than its peers waited", 0.9)
     return None
 
 

@@ -25,7 +25,7 @@ STALLED_STEPS = 10.0
 LONG_START_NS = 30_000_000_000
 """A rank that prepares its first step for less, while nobody waits for it, is not told of."""
 RECENT = 40
-"""Samples from the end that say where a rank stands: two seconds of them."""
+"""Samples from the end that say where a rank stands: two to eight seconds of them."""
 WAITS = ("/torch/distributed/",)
 """Files of torch in which a rank waits for its peers."""
 BACKWARD = "_engine_run_backward"

@@ -29,7 +29,10 @@ TIMED_EVERY, TIMED = 16, 8
 """Of so many steps one, this one, is timed. It is never one that is recorded module by module for its number."""
 NEVER = 1 << 62
 MOST_CAUGHT = 200
-"""Exceptions of a process that are written: a program that logs one each step says nothing new after so many."""
+"""Exceptions of a process that are written, whatever they say; then only such as have not been seen before: a program
+that logs one each step says nothing new by it."""
+MOST_TEXTS = 2000
+"""Different exceptions of a process: each takes room among the names."""
 MAX_NAMES = 32_767  # some records have 15 bits for an id; what comes later is written under id 0, "(other)"
 
 
@@ -99,6 +102,8 @@ class Agent:
         self._sites: dict[tuple[int, int], int] = {}
         self._codes: dict[int, CodeType] = {}
         """What the ids in `_sites` belong to, kept so that they are not given to others."""
+        self._caught = 0
+        self._caught_texts: set[int] = set()
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._excepthooks: tuple[Any, Any] = (None, None)
@@ -307,10 +312,14 @@ class Agent:
 
     def caught(self, error: BaseException) -> None:
         """Write an exception that the program has caught, with the line that raised it."""
-        if self.ring is None or self.ended or self._caught >= MOST_CAUGHT or not isinstance(error, Exception):
+        if self.ring is None or self.ended or not isinstance(error, Exception):
+            return
+        text, place = self._about(error)
+        new = text not in self._caught_texts
+        if self._caught >= MOST_CAUGHT and (not new or len(self._caught_texts) >= MOST_TEXTS):
             return
         self._caught += 1
-        text, place = self._about(error)
+        self._caught_texts.add(text)
         self.thread_put()(now_ns(), 0, CaughtException.code, text, self.step, place, 0, 0)
 
     def _about(self, error: BaseException) -> tuple[int, int]:
@@ -325,7 +334,6 @@ class Agent:
         text = f"{kind}: no gradient for {unused.names}: {error}"[:500]
         return self.name(text), place or self.raising_site(error.__traceback__)
 
-    _caught = 0
     raised = (0, 0, 0)
     """Of the exception that ended the program: name ids of its text and place, and when."""
 
@@ -370,6 +378,7 @@ class Agent:
         self.started_ns = now_ns()
         self.raised = (0, 0, 0)
         self._caught = 0
+        self._caught_texts = set()
         self.governor = Governor(self)
         for call in self.in_child:
             with guard.guard("starting anew after fork"):

@@ -20,6 +20,8 @@ AGAIN = 2.0
 """The next look at the same stall comes when it is so many times as old."""
 PAUSE_NS = 3_000_000_000
 """Longer than any tick: so much later than the one before, the recorder itself had been stopped, or the machine."""
+LONGER = 1.1
+"""A stall that is so many times as long as any that ended by itself is no pause of this run's kind."""
 REMEMBERED = 64
 _SILENT = np.array([kind.code for kind in NO_PROGRESS])
 
@@ -32,6 +34,13 @@ class Progress:
         self._steps: deque[int] = deque(maxlen=REMEMBERED)
         self._next_ns = 0
         self._ticked_ns = 0
+        self._age_ns = 0
+        """Of the stall that goes on."""
+        self._training = False
+        """A step had been finished before it."""
+        self._longest_ns = 0
+        """Of those that ended by themselves after the first step: checkpoints, evaluations. A look at each of them
+        would cost the ranks more CPU time than all else."""
 
     def tick(self, now: int) -> None:
         """The recorder comes by. Where it did not for long, the ranks may not have run either: that time is not
@@ -58,9 +67,11 @@ class Progress:
         """Whether one of the running ranks has been without progress long enough to be looked at (again)."""
         ages = [now - self._last[pid] for pid in alive if pid in self._last]
         typical = median(self._steps) if self._steps else 0.0
-        limit = max(LOOK_NS, LOOK_STEPS * typical)
         oldest = max(ages, default=0)
-        if oldest < limit:
+        if oldest < self._age_ns and self._age_ns >= LOOK_NS and self._training:
+            self._longest_ns = max(self._longest_ns, self._age_ns)
+        self._age_ns, self._training = oldest, bool(self._steps)
+        if oldest < max(LOOK_NS, LOOK_STEPS * typical, LONGER * self._longest_ns):
             self._next_ns = 0
             return False
         if oldest < self._next_ns:
