@@ -12,6 +12,7 @@ import numpy as np
 from rankscope.analysis.facts import Facts
 from rankscope.analysis.tables import column
 from rankscope.records.host import SAMPLE_SWITCH_NS, StackSample
+from rankscope.records.numerics import Sampling
 from rankscope.records.training import Step
 
 
@@ -28,11 +29,14 @@ def measure_overhead(facts: Facts) -> tuple[float | None, str]:
     if not hooks:
         return None, "not measured: no steps in the window"
     samples = max(_samples_share(facts, position) for position in range(facts.size))
+    tensors = max(_sampling_share(facts, position) for position in range(facts.size))
     recorder = _recorder_share(facts)
     words = f"hooks {max(hooks):.2%}, timed by themselves on the worst rank; stack samples {samples:.2%}"
+    if tensors:
+        words += f"; statistics of tensors {tensors:.2%}"
     if recorder is not None:
         words += f"; recorder {recorder:.2%} of all CPUs"
-    return max(hooks) + samples + (recorder or 0.0), words
+    return max(hooks) + samples + tensors + (recorder or 0.0), words
 
 
 def _hooks_share(facts: Facts, position: int) -> float:
@@ -48,6 +52,11 @@ def _hooks_share(facts: Facts, position: int) -> float:
 def _samples_share(facts: Facts, position: int) -> float:
     rows = facts.rows(StackSample, position)
     return (float(rows["duration_ns"].sum()) + len(rows) * SAMPLE_SWITCH_NS) / max(1, facts.span_ns)
+
+
+def _sampling_share(facts: Facts, position: int) -> float:
+    rows = facts.rows(Sampling, position)
+    return float(rows["duration_ns"].sum()) / max(1, facts.span_ns)
 
 
 def _recorder_share(facts: Facts) -> float | None:

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.records.host import Compile, Counter, GcPause, Goodbye, Lost, ProcessEnd
+from rankscope.records.inventory import Inventory, decode_inventory
 from rankscope.records.kinds import KINDS
 from rankscope.records.loading import BatchWait, Fetch, LoaderStart, WorkerStart
-from rankscope.records.payload import NAME, PROCESS, STACK
+from rankscope.records.payload import INVENTORY, NAME, PROCESS, STACK
 from rankscope.records.process import Process, decode_process
 from rankscope.records.record import Record, sources
 from rankscope.records.rows import ROW_DTYPE
@@ -69,6 +70,8 @@ class Tables:
     stacks: Mapping[int, Mapping[int, tuple[int, ...]]]
     """process -> stack id -> name ids of its frames, innermost first."""
     processes: Mapping[int, Process]
+    inventories: Mapping[int, tuple[Inventory, ...]] = field(default_factory=dict)
+    """process -> what it trained, oldest first."""
     lost: Mapping[str, int] = field(default_factory=dict)
     """Why -> number of records that were lost."""
     skipped_steps: int = 0
@@ -92,8 +95,11 @@ def column(rows: Rows, kind: type[Record], name: str) -> NDArray[Any]:
     """One field of a kind over all its rows: bits cut out, floats read back; names stay ids."""
     source = sources(kind)[name]
     word = rows[source.word]
-    if source.is_float:
+    if source.is_float and source.bits == 64:
         return np.ascontiguousarray(word).view(np.float64)
+    if source.is_float:
+        halves = np.ascontiguousarray(word).view(np.float32)  # little-endian: the lower half stands first
+        return halves[source.shift // 32 :: 2].astype(np.float64)
     if source.bits == 64 or source.word in ("step", "process", "name"):
         return word.astype(np.int64)
     return (word.astype(np.int64) >> source.shift) & ((1 << source.bits) - 1)
@@ -140,6 +146,7 @@ def make_tables(rows: Rows, payloads: list[tuple[int, int, int, str]], skipped: 
     names: dict[int, dict[int, str]] = {}
     stacks: dict[int, dict[int, tuple[int, ...]]] = {}
     processes: dict[int, Process] = {}
+    inventories: dict[int, list[Inventory]] = {}
     for process, kind, id, text in payloads:
         if kind == NAME:
             names.setdefault(process, {})[id] = text
@@ -147,6 +154,8 @@ def make_tables(rows: Rows, payloads: list[tuple[int, int, int, str]], skipped: 
             stacks.setdefault(process, {})[id] = tuple(int(x) for x in text.split())
         elif kind == PROCESS:
             processes[process] = decode_process(text)
+        elif kind == INVENTORY:
+            inventories.setdefault(process, []).append(decode_inventory(text))
     by_kind: dict[int, Rows] = {}
     if len(rows):
         rows = rows[np.lexsort((rows["commit"], rows["time_ns"], rows["kind"]))]
@@ -158,4 +167,5 @@ def make_tables(rows: Rows, payloads: list[tuple[int, int, int, str]], skipped: 
     for row in by_kind.get(Lost.code, np.empty(0, ROW_DTYPE)):
         why = names.get(int(row["process"]), {}).get(int(row["name"]), "unknown")
         lost[why] = lost.get(why, 0) + int(row["a"])
-    return Tables(by_kind, names, stacks, processes, lost, skipped)
+    kept = {process: tuple(sorted(all_of, key=lambda one: one.step)) for process, all_of in inventories.items()}
+    return Tables(by_kind, names, stacks, processes, kept, lost, skipped)

@@ -17,6 +17,8 @@ from rankscope.capture import callsite
 from rankscope.capture.config import Config, sample_rate
 from rankscope.capture.describe import describe_process
 from rankscope.capture.governor import Governor
+from rankscope.capture.inventory import Root
+from rankscope.capture.optimizers import Optimizers
 from rankscope.capture.ring import Put, Ring
 from rankscope.capture.self_cost import FACTOR, KERNEL_NS, WRAPPER_NS, slowness
 from rankscope.capture.source import Source
@@ -88,6 +90,12 @@ class Agent:
         """Called on the training thread before step `wake` begins."""
         self.wake = 0
         """The next step that a source prepares. Whoever is called sets it to his own next one if that comes sooner."""
+        self.before_backward: list[Callable[[Any, int], None]] = []
+        """Called on the training thread with what backward is called on, and the name id of its call-site."""
+        self.after_backward: list[Callable[[], None]] = []
+        self.roots: list[Root] = []
+        """The models that the program has called, in that order."""
+        self.optimizers = Optimizers()
         self.on_config: list[Callable[[], None]] = []
         """Called when the configuration has changed."""
         self.ring: Ring | None = None
@@ -379,6 +387,8 @@ class Agent:
         self.raised = (0, 0, 0)
         self._caught = 0
         self._caught_texts = set()
+        self.roots.clear()
+        self.optimizers.forget()
         self.governor = Governor(self)
         for call in self.in_child:
             with guard.guard("starting anew after fork"):

@@ -14,7 +14,9 @@ from rankscope.base.rundir import ENV_BUDGET, ENV_CONFIG, ENV_LEVEL, ENV_RING_DI
 
 DEFAULT_FILE = Path("rankscope.toml")
 """Read where the user names no other; in the working folder."""
-STAGES = ("data", "forward", "backward", "optimizer", "communication", "checkpoint", "host", "compile", "stacks")
+STAGES = (
+    "data", "forward", "backward", "optimizer", "communication", "checkpoint", "host", "compile", "stacks", "numerics",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,9 @@ STACK: Final = 2
 PROCESS: Final = 3
 """`id` 0: the process's description (JSON, see `records.process`); the newest wins."""
 
+INVENTORY: Final = 4
+"""`id` counts up from 0: the models, parameters and optimizers of the process (JSON, see `records.inventory`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Payload:

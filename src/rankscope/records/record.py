@@ -27,7 +27,8 @@ def field(
 ) -> Any:
     """A record field that lies in `bits` bits of `word` from bit `shift` on.
 
-    `is_name`: the number is an id into the process's name table. `is_float`: the bits of a double.
+    `is_name`: the number is an id into the process's name table. `is_float`: the bits of a double, or with 32 bits of
+    a single.
     """
     return dataclasses.field(metadata={"source": Source(word, shift, bits, unit, doc, is_name, is_float)})
 
@@ -54,14 +55,37 @@ def sources(kind: type[Record]) -> dict[str, Source]:
 def unpack(word: int, source: Source) -> int | float:
     """The value of one field from its slot word."""
     if source.is_float:
-        value: float = struct.unpack("<d", struct.pack("<q", word))[0]
+        code, raw = ("<d", struct.pack("<q", word)) if source.bits == 64 else ("<f", _half(word, source.shift))
+        value: float = struct.unpack(code, raw)[0]
         return value
     if source.bits == 64:
         return word
     return (word >> source.shift) & ((1 << source.bits) - 1)
 
 
+def _half(word: int, shift: int) -> bytes:
+    return struct.pack("<Q", word & (1 << 64) - 1)[shift // 8 : shift // 8 + 4]
+
+
 def float_bits(value: float) -> int:
     """The 64 bits of a double as the signed integer that a slot word holds."""
     bits: int = struct.unpack("<q", struct.pack("<d", value))[0]
     return bits
+
+
+def two_floats(low: float, high: float) -> int:
+    """Two singles in one slot word: `low` in its lower 32 bits. Beyond a single's range: infinite."""
+    try:
+        raw = struct.pack("<ff", low, high)
+    except OverflowError:
+        raw = struct.pack("<ff", _single(low), _single(high))
+    bits: int = struct.unpack("<q", raw)[0]
+    return bits
+
+
+def _single(value: float) -> float:
+    try:
+        struct.pack("<f", value)
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
+    return value

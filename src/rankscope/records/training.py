@@ -57,6 +57,7 @@ class OptimizerStep(Record):
     kind: ClassVar[str] = "optimizer_step"
     name: str = field("name", "", "class of the optimizer", is_name=True, bits=16)
     optimizer: int = field("a", "", "number of the optimizer object in this process")
+    lr: float = field("b", "", "learning rate of its first group; NaN: not known", is_float=True)
 
 
 @dataclass(frozen=True, slots=True)

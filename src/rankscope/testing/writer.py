@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from rankscope.records.payload import NAME, PROCESS, STACK
 from rankscope.records.process import Process
-from rankscope.records.record import Record, Source, float_bits, sources
+from rankscope.records.record import Record, Source, float_bits, sources, two_floats
 
 Row = tuple[int, ...]
 """The values of one `ROW_FIELDS` row."""
@@ -64,10 +64,13 @@ class Writer:
             if source is None:
                 raise ValueError(f"{kind.__name__} has no field {field!r}; it has {', '.join(layout)}")
             number = self.name(value) if isinstance(value, str) else value
-            if source.is_float:
+            if source.is_float and source.bits == 64:
                 words[source.word] = float_bits(float(number))
+            elif source.is_float:
+                words[source.word] |= (two_floats(float(number), 0.0) & 0xFFFFFFFF) << source.shift
             else:
                 words[source.word] |= _fit(kind, field, int(number), source) << source.shift
+        words = {word: (value + (1 << 63)) % (1 << 64) - (1 << 63) for word, value in words.items()}
         commit = len(self.rows) + 1
         self.rows.append(
             (self.pid, 0, self._node, commit, begin, end - begin, kind.code, words["name"], step,

@@ -36,6 +36,14 @@ class Backward(Source):
         self._patches.undo()
 
 
+def _tell(listeners: Any, *args: Any) -> None:
+    for call in listeners:
+        try:
+            call(*args)
+        except Exception as error:  # noqa: BLE001
+            swallow("looking at a backward", error)
+
+
 def _timed(original: Any, agent: Agent, phase: int, is_compiling: Any) -> Any:
     from functools import wraps
 
@@ -55,11 +63,15 @@ def _timed(original: Any, agent: Agent, phase: int, is_compiling: Any) -> Any:
         except Exception as error:  # noqa: BLE001
             swallow("finding a backward's call-site", error)
             site = 0
+        if agent.before_backward:
+            _tell(agent.before_backward, args[0] if args else kwargs.get("tensors"), site)
         t1 = monotonic_ns()
         try:
             return original(*args, **kwargs)
         finally:
             t2 = monotonic_ns()
+            if agent.after_backward:
+                _tell(agent.after_backward)
             agent.in_backward = False
             agent.phase = before
             try:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rankscope.base.guard import swallow
 from rankscope.capture.deep import DeepRecorder
+from rankscope.capture.inventory import Root
 from rankscope.capture.patches import Patches
 from rankscope.capture.source import Source
 from rankscope.records.training import Forward, Module, Subnormals
@@ -154,8 +155,10 @@ class Modules(Source):
             if known is None or known[0]() is not inner:
                 kind = type(inner).__name__
                 number = self._model_counts[kind] = self._model_counts.get(kind, -1) + 1
-                name = self._agent.name(f"{kind}#{number}" if number else kind)
+                shown = f"{kind}#{number}" if number else kind
+                name = self._agent.name(shown)
                 known = self._model_ids[id(inner)] = (weakref.ref(inner), name)
+                self._agent.roots.append(Root(shown, name, weakref.ref(inner), weakref.ref(module)))
                 self._deep.learn(inner)
             name = known[1]
         entry = self._models[id(module)] = (

@@ -8,7 +8,9 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
 from rankscope.base.guard import swallow
+from rankscope.capture.optimizers import learning_rate
 from rankscope.capture.source import Source
+from rankscope.records.record import float_bits
 from rankscope.records.training import OptimizerStep, Step
 
 if TYPE_CHECKING:
@@ -81,7 +83,8 @@ class Steps(Source):
             if known is None or known[0]() is not optimizer:
                 known = self._new(optimizer)
             _, number, name = known
-            agent.put(began, end - began, OptimizerStep.code, name, agent.step, number, 0, 0)
+            rate = float_bits(learning_rate(optimizer))
+            agent.put(began, end - began, OptimizerStep.code, name, agent.step, number, rate, 0)
             # With a single optimizer there is nothing to decide.
             if (self._count == 1 or self._closes(number)) and not agent.explicit_steps:
                 agent.end_step(end)
@@ -93,9 +96,10 @@ class Steps(Source):
     def _new(self, optimizer: Any) -> tuple[weakref.ref[Any], int, int]:
         agent = self._agent
         self._count += 1
-        entry = (weakref.ref(optimizer), self._count, agent.name(type(optimizer).__name__))
+        number = agent.optimizers.number(optimizer)
+        entry = (weakref.ref(optimizer), number, agent.name(type(optimizer).__name__))
         self._numbers[id(optimizer)] = entry
-        self._closing = self._closing or self._count
+        self._closing = self._closing or number
         agent.parameters += sum(p.numel() for group in optimizer.param_groups for p in group["params"])
         agent.describe()
         return entry

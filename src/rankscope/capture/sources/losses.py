@@ -1,0 +1,40 @@
+"""The loss of each backward call: the number that it is called on."""
+
+from __future__ import annotations
+
+from time import monotonic_ns
+from typing import TYPE_CHECKING, Any
+
+from rankscope.capture.source import Source
+from rankscope.records.numerics import LossValue
+from rankscope.records.record import float_bits
+
+if TYPE_CHECKING:
+    from rankscope.capture.agent import Agent
+
+
+class Losses(Source):
+    """Reads the tensor of one element that backward is called on, where that waits for no device."""
+
+    name = "losses"
+    emits = (LossValue,)
+    stage = "numerics"
+
+    def install(self, agent: Agent) -> None:
+        import torch
+
+        self._agent = agent
+        self._tensor = torch.Tensor
+        agent.before_backward.append(self._before)
+
+    def remove(self) -> None:
+        self._agent.before_backward.remove(self._before)
+
+    def _before(self, roots: Any, site: int) -> None:
+        agent = self._agent
+        if type(roots) in (tuple, list) and len(roots) == 1:
+            roots = roots[0]
+        if type(roots) is not self._tensor or roots.numel() != 1 or roots.device.type != "cpu" or roots.is_complex():
+            return
+        value = float_bits(float(roots.detach()))
+        agent.put(monotonic_ns(), 0, LossValue.code, site, agent.step, value, 0, agent.micro_batches & 0xFFFF)

@@ -1,0 +1,306 @@
+"""Gradients, parameters and buffers on the sampled steps, and the inventory of what is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isfinite
+from threading import get_ident
+from time import monotonic_ns
+from typing import TYPE_CHECKING, Any, Final
+
+from rankscope.base.guard import guard, swallow
+from rankscope.capture.inventory import Held, Stock
+from rankscope.capture.optimizers import learning_rate
+from rankscope.capture.sampling import Schedule
+from rankscope.capture.source import Source
+from rankscope.capture.tensor_samples import Samples, Stat, norms, observable, readable
+from rankscope.records import payload
+from rankscope.records.numerics import (
+    AFTER_BACKWARD,
+    BEFORE_OPTIMIZER,
+    BufferStat,
+    GradientStat,
+    OptimizerStat,
+    Sampling,
+    WeightStat,
+)
+from rankscope.records.record import float_bits, two_floats
+
+if TYPE_CHECKING:
+    from rankscope.capture.agent import Agent
+
+MOST_INVENTORIES: Final = 20
+WATCHED: Final = 3
+"""Gradients of an optimizer that tell whether it was cleared: its smallest ones."""
+SMALL: Final = 1 << 16
+"""Elements of the largest gradient that is watched."""
+
+
+class Parameters(Source):
+    """On a sampled step: gradients after the last backward and as the optimizer gets them, parameters and buffers
+    before and after, whether gradients were cleared.
+
+    Reads what lies in memory anyway; nothing is communicated, and no device is waited for: tensors on a device are
+    left out, and counted.
+    """
+
+    name = "parameters"
+    emits = (GradientStat, WeightStat, BufferStat, OptimizerStat, Sampling)
+    stage = "numerics"
+
+    def install(self, agent: Agent) -> None:
+        import torch
+        from torch.optim import optimizer
+
+        self._agent = agent
+        self._is_compiling = torch.compiler.is_dynamo_compiling
+        self._schedule = Schedule(agent.config.budget)
+        self._inventories = 0
+        self._key = 0
+        self._usual_ns = 0.0
+        self._sampled_at = (0, 0)
+        self._begin()
+        self._hooks: list[Any] = [
+            optimizer.register_optimizer_step_pre_hook(self._before_optimizer),
+            optimizer.register_optimizer_step_post_hook(self._after_optimizer),
+        ]
+        agent.before_backward.append(self._before_backward)
+        agent.after_backward.append(self._after_backward)
+        agent.on_step.append(self._next_step)
+        agent.in_child.append(self._in_child)
+        self._next_step()
+
+    def remove(self) -> None:
+        agent = self._agent
+        for hook in self._hooks:
+            hook.remove()
+        agent.before_backward.remove(self._before_backward)
+        agent.after_backward.remove(self._after_backward)
+        agent.on_step.remove(self._next_step)
+        agent.in_child.remove(self._in_child)
+
+    def _in_child(self) -> None:
+        self._schedule = Schedule(self._agent.config.budget)
+        self._inventories = self._key = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        """Nothing is known of the step yet."""
+        self.on = False
+        """Whether this step is sampled."""
+        self._cost_ns = 0
+        self._tensors = self._left_out = 0
+        self._backwards: dict[int, int] = {}
+        self._cleared: set[int] = set()
+        self._gradients: tuple[list[int], Samples] | None = None
+        """Identities of parameters, and samples of their gradients as the last backward left them."""
+        self._weights: tuple[list[int], Samples] | None = None
+        self._had_gradient: set[int] = set()
+        self._held: set[int] = set()
+
+    # -- steps -------------------------------------------------------------------------------------------------
+
+    def _next_step(self) -> None:
+        """A step has ended: write what it did to the parameters, and see whether the next one is sampled."""
+        agent = self._agent
+        if self.on and self._weights is not None:
+            with guard("looking at the parameters after a step"):
+                begin = monotonic_ns()
+                self._finish(agent.step - 1)
+                self._account(monotonic_ns() - begin)
+        self._begin()
+        level = agent.config.level
+        step = agent.step
+        self.on = level != "light" and (level == "deep" or self._schedule.sampled(step))
+        if level == "deep":
+            agent.wake = min(agent.wake, step + 1)
+        elif level == "standard":
+            agent.wake = min(agent.wake, step + 1 if self.on else self._schedule.next_after(step))
+
+    def _account(self, last_ns: int) -> None:
+        agent = self._agent
+        cost = self._cost_ns + last_ns
+        agent.put(monotonic_ns() - cost, cost, Sampling.code, 0, agent.step - 1, self._tensors, self._left_out, 0)
+        # What usual steps take: the time since the sample before, without what the samples took.
+        step, at = self._sampled_at
+        self._sampled_at = agent.step, agent.last_step_end
+        steps = agent.step - step
+        if at and steps:
+            usual = max(1.0, (agent.last_step_end - at) / steps - (cost if steps == 1 else 0))
+            self._usual_ns = min(self._usual_ns or usual, usual)
+            self._schedule.account(cost, self._usual_ns)
+
+    def _looking(self) -> bool:
+        agent = self._agent
+        return self.on and agent.thread == get_ident() and not agent.ended and agent.ring is not None and observable()
+
+    # -- backward ----------------------------------------------------------------------------------------------
+
+    def _before_backward(self, roots: Any, site: int) -> None:
+        if not self._looking():
+            return
+        begin = monotonic_ns()
+        for number, optimizer in self._agent.optimizers.alive():
+            self._backwards[number] = self._backwards.get(number, 0) + 1
+            if number not in self._cleared and _cleared(optimizer):
+                self._cleared.add(number)
+        self._cost_ns += monotonic_ns() - begin
+
+    def _after_backward(self) -> None:
+        if not self._looking():
+            return
+        begin = monotonic_ns()
+        stock = self._stock()
+        found = [(key, grad) for key, h in stock.held.items() if (grad := _host(h.parameter.grad)) is not None]
+        self._gradients = [key for key, _ in found], Samples([grad for _, grad in found])
+        self._cost_ns += monotonic_ns() - begin
+
+    # -- optimizer ---------------------------------------------------------------------------------------------
+
+    def _before_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if not self.on or self._is_compiling() or not self._looking():
+            return
+        begin = monotonic_ns()
+        try:
+            stock = self._stock()
+            number = self._agent.optimizers.number(optimizer)
+            everything = {**stock.held, **stock.foreign}
+            if self._weights is None:
+                self._weights = _weights(everything)
+            mine = [
+                everything[id(p)] for group in optimizer.param_groups for p in group["params"] if id(p) in everything
+            ]
+            self._held.update(id(h.parameter) for h in mine)
+            self._had_gradient.update(id(h.parameter) for h in mine if h.parameter.grad is not None)
+            self._write_gradients(mine)
+            if number not in self._cleared and not self._backwards.get(number):
+                self._cleared.add(number)  # nothing was added since the step before: another closure, or no backward
+        except Exception as error:  # noqa: BLE001
+            swallow("looking at gradients", error)
+        self._cost_ns += monotonic_ns() - begin
+
+    def _after_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if not self.on or self._is_compiling() or self._weights is None or not self._looking():
+            return
+        begin = monotonic_ns()
+        try:
+            agent = self._agent
+            number = agent.optimizers.number(optimizer)
+            given = [p.grad is not None for group in optimizer.param_groups for p in group["params"]]
+            backwards = self._backwards.pop(number, 0)
+            # In the first step the optimizer was not known before its gradients were there.
+            watched = backwards > 0
+            flags = number & 255 | (number in self._cleared) << 8 | watched << 9 | min(backwards, 65535) << 16
+            counts = sum(given) | (len(given) - sum(given)) << 32
+            name = agent.name(type(optimizer).__name__)
+            rate = float_bits(learning_rate(optimizer))
+            agent.put(monotonic_ns(), 0, OptimizerStat.code, name, agent.step, rate, counts, flags)
+            self._cleared.discard(number)
+        except Exception as error:  # noqa: BLE001
+            swallow("looking at an optimizer", error)
+        self._cost_ns += monotonic_ns() - begin
+
+    def _write_gradients(self, mine: Sequence[Held]) -> None:
+        found = [(h, grad) for h in mine if (grad := _host(h.parameter.grad)) is not None]
+        self._tensors += len(found)
+        self._left_out += sum(h.parameter.grad is not None for h in mine) - len(found)
+        grads = [grad for _, grad in found]
+        for (held, _), stat, norm in zip(found, Samples(grads).stats(), norms(grads), strict=True):
+            self._put_gradient(held, stat, norm, BEFORE_OPTIMIZER)
+        if self._gradients is None:
+            return
+        keys, samples = self._gradients
+        self._gradients = None
+        by_key = {id(h.parameter): h for h in mine}
+        rest = []
+        for key, stat in zip(keys, samples.stats(), strict=True):
+            if key in by_key:
+                self._put_gradient(by_key[key], stat, float("nan"), AFTER_BACKWARD)
+            else:
+                rest.append(key)
+        if rest:  # they belong to an optimizer that steps later
+            self._gradients = rest, samples.some([keys.index(key) for key in rest])
+
+    def _put_gradient(self, held: Held, stat: Stat, norm: float, moment: int) -> None:
+        agent = self._agent
+        finite = stat.finite and (moment == AFTER_BACKWARD or isfinite(norm))
+        flags = held.model_id | moment << 16 | finite << 18 | round(stat.zeros * 255) << 24
+        size, name = two_floats(norm, stat.rms), agent.name(held.path)
+        agent.put(monotonic_ns(), 0, GradientStat.code, name, agent.step, size, stat.fingerprint, flags)
+
+    # -- parameters and buffers --------------------------------------------------------------------------------
+
+    def _finish(self, step: int) -> None:
+        agent = self._agent
+        stock = self._stock()
+        everything = {**stock.held, **stock.foreign}
+        keys, after = _weights(everything)
+        assert self._weights is not None
+        before_keys, before = self._weights
+        known = {key: i for i, key in enumerate(before_keys)}
+        old = [known.get(key, -1) for key in keys]
+        rms = [stat.rms for stat in before.stats()]
+        changes = after.changes(before.some([max(i, 0) for i in old])) if before_keys else [(0.0, 0.0)] * len(keys)
+        for key, i, stat, (size, share) in zip(keys, old, after.stats(), changes, strict=True):
+            held = everything[key]
+            flags = (
+                held.model_id | round(share * 255) << 16 | round(stat.zeros * 255) << 24 | stat.finite << 32
+                | (key in self._had_gradient) << 33 | (key in self._held) << 34 | (i >= 0) << 35
+            )  # fmt: skip
+            values = two_floats(rms[i], size) if i >= 0 else two_floats(stat.rms, 0.0)
+            name = agent.name(held.path)
+            agent.put(monotonic_ns(), 0, WeightStat.code, name, step, values, stat.fingerprint, flags)
+        self._tensors += len(keys)
+        self._left_out += len(everything) - len(keys) + stock.left_out
+        self._write_buffers(stock, step)
+        self._write_inventory(stock, step)
+
+    def _write_buffers(self, stock: Stock, step: int) -> None:
+        agent = self._agent
+        found = [(root, path, plain) for root, path, b in stock.buffers() if (plain := _host(b)) is not None]
+        for (root, path, _), stat in zip(found, Samples([b for _, _, b in found]).stats(), strict=True):
+            size = two_floats(stat.rms, 0.0)
+            agent.put(
+                monotonic_ns(), 0, BufferStat.code, agent.name(path), step, size, stat.fingerprint, root.name_id
+            )  # fmt: skip
+        self._tensors += len(found)
+
+    def _write_inventory(self, stock: Stock, step: int) -> None:
+        key = stock.key()
+        if key == self._key or self._inventories >= MOST_INVENTORIES or self._agent.ring is None:
+            return
+        self._key = key
+        self._agent.ring.payload(payload.INVENTORY, self._inventories, stock.inventory(step).encode())
+        self._inventories += 1
+
+    def _stock(self) -> Stock:
+        return Stock(self._agent.roots, self._agent.optimizers.alive())
+
+
+def _host(tensor: Any) -> Any:
+    """What can be read of a tensor without waiting: None where it lies on a device."""
+    plain = readable(tensor)
+    return plain if plain is not None and plain.device.type == "cpu" else None
+
+
+def _weights(everything: dict[int, Held]) -> tuple[list[int], Samples]:
+    found = [(key, plain) for key, h in everything.items() if (plain := _host(h.parameter)) is not None]
+    return [key for key, _ in found], Samples([plain for _, plain in found])
+
+
+def _cleared(optimizer: Any) -> bool:
+    """Whether the gradients that the optimizer used last are gone: none, or nothing but zeros."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
+    if any(p.grad is None for p in parameters):
+        return all(p.grad is None for p in parameters) or _all_zero([p.grad for p in parameters if p.grad is not None])
+    return _all_zero([p.grad for p in parameters])
+
+
+def _all_zero(gradients: Sequence[Any]) -> bool:
+    """Of the smallest ones that can be read; False where there is none to read."""
+    few = sorted((g for g in map(_host, gradients) if g is not None and g.numel() <= SMALL), key=_elements)[:WATCHED]
+    return bool(few) and not any(int(g.detach().count_nonzero()) for g in few)
+
+
+def _elements(tensor: Any) -> int:
+    return int(tensor.numel())

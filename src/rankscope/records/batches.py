@@ -1,0 +1,1 @@
+"""Batches, their tensors and indices, and the state of random generators: what a rank trains on."""
