@@ -11,6 +11,7 @@ from rankscope.base.plugins import load_all
 from rankscope.testing.known_runs import BASE, FAULTS, HEALTHY, known_run, repaired_run
 from rankscope.testing.parts import Code, GcPause, Save
 from rankscope.testing.runs import recoverable_share
+from rankscope.testing.silent import HEALTHY_TRAININGS, SILENT
 from rankscope.testing.stops import HEALTHY_STOPS, STOPS
 
 FOLLOWS = {
@@ -32,7 +33,7 @@ def blamed(examination: Examination) -> list[str]:
 
 
 def test_each_detector_has_a_run_with_its_fault():
-    causes = {fault.cause for fault in FAULTS.values()} | set(STOPS)
+    causes = {fault.cause for fault in FAULTS.values()} | set(STOPS) | set(SILENT)
 
     assert causes == {cls.name for cls in load_all(detectors, Detector)}
 
@@ -43,6 +44,24 @@ def test_a_stop_is_found_first_and_nothing_else_fails(cause):
 
     assert found[0].cause == cause
     assert [f.cause for f in found if f.kind == "failure"] == [cause]
+
+
+@pytest.mark.parametrize("cause", SILENT)
+def test_a_silent_fault_is_found_first_and_nothing_else_is_blamed(cause):
+    found = [f for f in examine(SILENT[cause]()).findings if f.severity != "info"]
+
+    assert found[0].cause == cause
+    assert {f.id for f in found[1:]} <= set(found[0].explains)
+
+
+@pytest.mark.parametrize("name", HEALTHY_TRAININGS)
+def test_nothing_is_blamed_on_a_healthy_training(name):
+    assert blamed(examine(HEALTHY_TRAININGS[name]())) == []
+
+
+@pytest.mark.parametrize("name", [*FAULTS, *HEALTHY])
+def test_slow_runs_have_no_numerics_to_blame(name):
+    assert [f.cause for f in examine(known_run(name).facts).findings if f.kind in ("numerics", "data")] == []
 
 
 @pytest.mark.parametrize("name", HEALTHY_STOPS)

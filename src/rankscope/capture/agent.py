@@ -93,6 +93,13 @@ class Agent:
         self.before_backward: list[Callable[[Any, int], None]] = []
         """Called on the training thread with what backward is called on, and the name id of its call-site."""
         self.after_backward: list[Callable[[], None]] = []
+        self.on_batch: list[Callable[[Any, Any, int, int, int], None]] = []
+        """Called on the training thread with each batch that a DataLoader gave: (iterator, batch, name id, ordinal and
+        flags as in `BatchWait`)."""
+        self.on_forward: list[Callable[[Any, int, Any, Any, Any], None]] = []
+        """Called after a root forward of a sampled step: (module, name id of its model, args, kwargs, output)."""
+        self.sampled = False
+        """Whether tensors are looked at in this step."""
         self.roots: list[Root] = []
         """The models that the program has called, in that order."""
         self.optimizers = Optimizers()

@@ -7,12 +7,15 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
 from rankscope.base.guard import swallow
+from rankscope.capture.listeners import tell
 from rankscope.capture.patches import Patches
 from rankscope.capture.source import Source
 from rankscope.records.training import Backward as BackwardRecord
 
 if TYPE_CHECKING:
     from rankscope.capture.agent import Agent
+
+DOING = "looking at a backward"
 
 
 class Backward(Source):
@@ -36,14 +39,6 @@ class Backward(Source):
         self._patches.undo()
 
 
-def _tell(listeners: Any, *args: Any) -> None:
-    for call in listeners:
-        try:
-            call(*args)
-        except Exception as error:  # noqa: BLE001
-            swallow("looking at a backward", error)
-
-
 def _timed(original: Any, agent: Agent, phase: int, is_compiling: Any) -> Any:
     from functools import wraps
 
@@ -64,14 +59,14 @@ def _timed(original: Any, agent: Agent, phase: int, is_compiling: Any) -> Any:
             swallow("finding a backward's call-site", error)
             site = 0
         if agent.before_backward:
-            _tell(agent.before_backward, args[0] if args else kwargs.get("tensors"), site)
+            tell(agent.before_backward, DOING, args[0] if args else kwargs.get("tensors"), site)
         t1 = monotonic_ns()
         try:
             return original(*args, **kwargs)
         finally:
             t2 = monotonic_ns()
             if agent.after_backward:
-                _tell(agent.after_backward)
+                tell(agent.after_backward, DOING)
             agent.in_backward = False
             agent.phase = before
             try:

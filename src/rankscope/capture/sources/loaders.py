@@ -9,6 +9,7 @@ from time import monotonic_ns, thread_time_ns
 from typing import TYPE_CHECKING, Any
 
 from rankscope.base.guard import guard, swallow
+from rankscope.capture.listeners import tell
 from rankscope.capture.patches import Patches
 from rankscope.capture.source import Source
 from rankscope.records.loading import BatchWait, Fetch, LoaderStart, PendingFetch, WorkerStart
@@ -86,6 +87,8 @@ class Loaders(Source):
                 return batch
             finally:
                 t2 = monotonic_ns()
+                if not ended and agent.on_batch:
+                    tell(agent.on_batch, "looking at a batch", iterator, batch, name, ordinal, flags)
                 agent.in_next = False
                 agent.phase = before
                 try:

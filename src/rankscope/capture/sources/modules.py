@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rankscope.base.guard import swallow
 from rankscope.capture.deep import DeepRecorder
 from rankscope.capture.inventory import Root
+from rankscope.capture.listeners import tell
 from rankscope.capture.patches import Patches
 from rankscope.capture.source import Source
 from rankscope.records.training import Forward, Module, Subnormals
@@ -105,13 +106,17 @@ class Modules(Source):
             return original(module, *args, **kwargs)  # a loss or an activation: its record would cost more than it
         before, agent.phase = agent.phase, phase
         agent.depth = 1
+        output = None
         t1 = monotonic_ns()
         try:
-            return original(module, *args, **kwargs)
+            output = original(module, *args, **kwargs)
+            return output
         finally:
             t2 = monotonic_ns()
             agent.depth = 0
             agent.phase = before
+            if agent.sampled and agent.on_forward and output is not None:
+                tell(agent.on_forward, "looking at a forward", module, max(name, 0), args, kwargs, output)
             try:
                 agent.put(t1, t2 - t1, Forward.code, max(name, 0), agent.step, elements, 0, flags)
                 if not agent.step:

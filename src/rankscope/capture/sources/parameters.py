@@ -78,6 +78,7 @@ class Parameters(Source):
         agent.after_backward.remove(self._after_backward)
         agent.on_step.remove(self._next_step)
         agent.in_child.remove(self._in_child)
+        agent.sampled = False
 
     def _in_child(self) -> None:
         self._schedule = Schedule(self._agent.config.budget)
@@ -111,7 +112,7 @@ class Parameters(Source):
         self._begin()
         level = agent.config.level
         step = agent.step
-        self.on = level != "light" and (level == "deep" or self._schedule.sampled(step))
+        self.on = agent.sampled = level != "light" and (level == "deep" or self._schedule.sampled(step))
         if level == "deep":
             agent.wake = min(agent.wake, step + 1)
         elif level == "standard":
