@@ -14,14 +14,18 @@ from typing import Any
 
 import rankscope
 from rankscope.recorder.ring_reader import RingReader
+from rankscope.records.inventory import Inventory, decode_inventory
 from rankscope.records.kinds import KINDS
-from rankscope.records.payload import NAME, PROCESS, STACK
+from rankscope.records.payload import INVENTORY, NAME, PROCESS, STACK
 from rankscope.records.process import Process, decode_process
 from rankscope.records.record import sources, unpack
 
 PROGRAMS = Path(__file__).parent / "programs"
 SITE = Path(rankscope.__file__).parent / "capture" / "site"
-NAME_FIELDS = {"site", "shape", "model", "group", "class_name", "detail", "reason", "exception"}
+NAME_FIELDS = {
+    "site", "shape", "model", "group", "class_name", "detail", "reason", "exception",
+    "function", "table", "place", "dataset",
+}  # fmt: skip
 
 
 @dataclass
@@ -33,6 +37,7 @@ class Seen:
     stacks: dict[int, list[str]]
     lost: int
     goodbye: bool
+    inventories: list[Inventory]
 
     def of(self, kind: str, name: str | None = None, between: tuple[int, int] | None = None) -> list[SimpleNamespace]:
         """Records of one kind, of one name, that ended between two moments."""
@@ -131,7 +136,8 @@ def read_ring(path: Path) -> Seen:
     records = [_record(row, lane, names) for lane, rows in news for row in rows]
     stacks = {p.id: [names[int(x)] for x in p.text.split()] for p in payloads if p.kind == STACK}
     described = [p.text for p in payloads if p.kind == PROCESS]
-    seen = Seen(decode_process(described[-1]), records, stacks, lost, reader.said_goodbye)
+    inventories = [decode_inventory(p.text) for p in payloads if p.kind == INVENTORY]
+    seen = Seen(decode_process(described[-1]), records, stacks, lost, reader.said_goodbye, inventories)
     reader.close()
     return seen
 

@@ -32,8 +32,46 @@ EXPLAINS: dict[str, tuple[str, ...]] = {
     "slow-data-loading": ("communication-bound",),
     "slow-code": ("communication-bound",),
     "slow-device": ("communication-bound",),
+    "learning-rate-too-high": ("exploding-gradients", "dead-units", "vanishing-gradients", "nan-from-operation",
+                               "loss-scale-collapse"),
+    "exploding-gradients": ("dead-units", "nan-from-operation", "loss-scale-collapse"),
+    "dead-units": ("vanishing-gradients",),
+    "update-lost-to-precision": ("optimizer-skips-parameters", "frozen-parameters"),
+    "missing-zero-grad": ("learning-rate-too-high", "exploding-gradients", "dead-units"),
+    "accumulation-not-normalised": ("learning-rate-too-high", "exploding-gradients", "dead-units"),
+    "gradients-double-reduced": ("learning-rate-too-high", "exploding-gradients", "dead-units"),
+    "scheduler-overstepped": ("learning-rate-too-high", "dead-units", "optimizer-skips-parameters",
+                              "update-lost-to-precision", "ema-not-updating"),
+    "input-scale": ("learning-rate-too-high", "exploding-gradients", "vanishing-gradients", "dead-units"),
+    "label-misalignment": ("dead-units",),
+    "double-softmax": ("vanishing-gradients",),
+    "index-out-of-range": ("rank-exception", "dead-rank"),
+    "batch-shape-mismatch": ("rank-exception", "dead-rank"),
+    "unreadable-sample": ("rank-exception", "dead-rank", "local-early-stop", "uneven-inputs", "missing-collective",
+                          "slow-rank-timeout", "stuck-rank"),
+    "unshuffled-data": ("class-shift", "loss-spike", "loss-not-decreasing", "overfitting"),
+    "class-shift": ("loss-spike", "loss-not-decreasing", "overfitting"),
+    "length-sorted-data": ("loss-spike",),
+    "resume-discontinuity": ("loss-spike", "sampler-epoch-not-set"),
+    "duplicate-data-across-ranks": ("overfitting",),
+    "worker-rng-duplicated": ("overfitting",),
+    "gradients-not-synchronised": ("replicas-diverged", "buffers-not-synchronised", "clip-set-incomplete"),
+    "silent-corruption": ("replicas-diverged",),
+    "clip-set-incomplete": ("replicas-diverged",),
+    "replicas-diverged": ("buffers-not-synchronised",),
+    "clip-before-unscale": ("clip-set-incomplete", "vanishing-gradients", "update-lost-to-precision"),
+    "loss-scale-collapse": ("nan-from-operation",),
+    "unregistered-modules": ("frozen-parameters", "optimizer-stale-parameters", "replicas-diverged"),
+    "checkpointing-cuts-gradient": ("frozen-parameters", "unused-parameters", "vanishing-gradients"),
+    "frozen-parameters": ("vanishing-gradients", "dead-units"),
+    "optimizer-stale-parameters": ("frozen-parameters", "optimizer-skips-parameters", "ema-not-updating"),
+    "optimizer-skips-parameters": ("update-lost-to-precision", "vanishing-gradients", "ema-not-updating"),
+    "mode-mismatch": ("eval-mode-in-training",),
 }
 """Cause -> causes that may only be its consequence, when they concern the same ranks and cost no more."""
+
+SYMPTOMS = ("loss-spike", "loss-not-decreasing", "overfitting")
+"""What the loss shows of any fault of numerics or data: a remark beside the fault itself."""
 
 ORDER = {"critical": 0, "warning": 1, "info": 2}
 """Severity -> its place among the findings."""
@@ -67,6 +105,7 @@ def arrange(findings: Iterable[Finding]) -> tuple[Finding, ...]:
         replace(
             ranked[index],
             id=ids[index],
+            severity="info" if index in explained_by and ranked[index].cause in SYMPTOMS else ranked[index].severity,
             explains=tuple(ids[j] for j in order if explained_by.get(j) == index),
         )
         for index in order
@@ -78,7 +117,9 @@ def _weight(finding: Finding) -> tuple[int, float]:
 
 
 def _explains(finding: Finding, other: Finding) -> bool:
-    if other.cause not in EXPLAINS.get(finding.cause, ()) or ORDER[finding.severity] > ORDER[other.severity]:
+    symptom = other.cause in SYMPTOMS and finding.cause not in SYMPTOMS and finding.kind in ("numerics", "data")
+    known = symptom or other.cause in EXPLAINS.get(finding.cause, ())
+    if not known or ORDER[finding.severity] > ORDER[other.severity]:
         return False
     if _cost(other) > _margin(finding, other) * _cost(finding):
         return False  # a consequence costs no more than its cause

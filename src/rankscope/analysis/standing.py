@@ -14,7 +14,7 @@ from rankscope.analysis.sample_state import BLOCKED, states_of
 from rankscope.analysis.source_order import takes_lock
 from rankscope.analysis.stacks import Place, Samples, Stack, read_samples
 from rankscope.analysis.tables import column
-from rankscope.records.host import NO_PROGRESS, Counter, StackSample
+from rankscope.records.host import NO_PROGRESS, SILENT_NS, Counter, StackSample
 from rankscope.records.kinds import KINDS
 
 STALLED_NS = 4_000_000_000
@@ -32,8 +32,6 @@ BACKWARD = "_engine_run_backward"
 """The entry of torch's autograd engine: in it DDP waits for its reductions, in C++."""
 UNWATCHED_NS = 3_000_000_000
 """Readings of a process come twice a second; where none came for so long, the recorder or the machine stood still."""
-SILENT_NS = 2_000_000_000
-"""A rank without a stack sample for so long cannot be sampled from inside."""
 
 
 @dataclass(frozen=True, slots=True)

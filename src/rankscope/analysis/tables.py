@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rankscope.records.batches import LoaderPass, SampleError
 from rankscope.records.host import Compile, Counter, GcPause, Goodbye, Lost, ProcessEnd
 from rankscope.records.inventory import Inventory, decode_inventory
 from rankscope.records.kinds import KINDS
@@ -28,7 +29,10 @@ MAX_RANK_STEPS = 60_000
 FIRST_STEPS = 500
 """Steps of a long run that are read beside the newest ones: start-up, warm-up and the first epoch are among them."""
 
-_WHOLE_RUN = (BatchWait, LoaderStart, Fetch, WorkerStart, GcPause, Compile, Counter, ProcessEnd, Goodbye, Lost)
+_WHOLE_RUN = (
+    BatchWait, LoaderStart, LoaderPass, Fetch, SampleError, WorkerStart, GcPause, Compile, Counter, ProcessEnd, Goodbye,
+    Lost,
+)  # fmt: skip
 """Kinds that are read of all steps: few a step, written by processes that count no steps, or asked for as a whole."""
 
 

@@ -143,6 +143,8 @@ def _series(facts: Facts, kind: type[Record], moment: int | None = None) -> dict
 
 def _by_name(facts: Facts, kind: type[Record], position: int, rows: Rows) -> Iterator[tuple[Key, Rows]]:
     """A rank's rows of each tensor, one a step (the last), by step."""
+    if not len(rows):
+        return
     pid = facts.ranks[position].pid
     ids = column(rows, kind, "model") << 16 | rows["name"].astype(np.int64)
     order = np.lexsort((rows["commit"], rows["step"], ids))

@@ -92,12 +92,25 @@ class Agent:
         """The next step that a source prepares. Whoever is called sets it to his own next one if that comes sooner."""
         self.before_backward: list[Callable[[Any, int], None]] = []
         """Called on the training thread with what backward is called on, and the name id of its call-site."""
+        self.on_lost_loss: list[Callable[[Any, int], None]] = []
+        """Called before a backward on a number that is not finite, with its tensor and the call-site's name id."""
+        self.on_lost_gradients: list[Callable[[Any, int], None]] = []
+        """Called after a backward of a sampled step that left gradients that are not finite, with the node of the graph
+        that it began at and the call-site's name id."""
         self.after_backward: list[Callable[[], None]] = []
         self.on_batch: list[Callable[[Any, Any, int, int, int], None]] = []
         """Called on the training thread with each batch that a DataLoader gave: (iterator, batch, name id, ordinal and
         flags as in `BatchWait`)."""
         self.on_forward: list[Callable[[Any, int, Any, Any, Any], None]] = []
         """Called after a root forward of a sampled step: (module, name id of its model, args, kwargs, output)."""
+        self.on_turn: list[Callable[[Any, int, Any, Any, Any], None]] = []
+        """The same in other steps, where a model is called in another mode (training, gradients) than before."""
+        self.on_leaf: list[Callable[[Any, int, int, Any], None]] = []
+        """Called on steps whose outputs are looked at after a module that calls no other one: (module, name ids of its
+        path and of its model, args)."""
+        self.before_evaluation: list[Callable[[Any, int, Any, Any], None]] = []
+        """Called before each root forward without gradients: (module, name id of its model, args, kwargs)."""
+        self.after_evaluation: list[Callable[[Any, int], None]] = []
         self.sampled = False
         """Whether tensors are looked at in this step."""
         self.roots: list[Root] = []
@@ -218,7 +231,8 @@ class Agent:
         self.sites = config.level != "light"
         self.sample_hz = sample_rate(config)
         self.governor = Governor(self)
-        for source in [s for s in self.sources if s.stage and s.stage not in config.stages]:
+        # Backwards: what was replaced twice is put back in the order of its layers.
+        for source in [s for s in reversed(self.sources) if s.stage and s.stage not in config.stages]:
             with guard.guard(f"removing {source.name}"):
                 source.remove()
             self.sources.remove(source)

@@ -1,4 +1,4 @@
-"""The few steps that are recorded module by module: time, subnormal numbers, precision inside autocast."""
+"""The few steps that are recorded module by module: time, outputs, subnormal numbers, precision inside autocast."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
 from rankscope.base.guard import swallow
+from rankscope.capture.activations import Activations
+from rankscope.capture.listeners import tell
+from rankscope.capture.tensor_samples import observable
 from rankscope.records.training import Module, Subnormals
 
 if TYPE_CHECKING:
@@ -34,7 +37,8 @@ class DeepRecorder:
     """Records one call of a module inside a root module; a step is deep on all ranks or on none.
 
     Deep are steps 0 to 3 and then powers of four (4, 16, 64, ...): the same on all ranks without talking.
-    Modules whose path matches `Config.modules` are recorded on every step.
+    Modules whose path matches `Config.modules` are recorded on every step. Outputs are looked at on deep steps and on
+    sampled ones.
     """
 
     def __init__(self, agent: Agent) -> None:
@@ -42,6 +46,11 @@ class DeepRecorder:
         self._paths: dict[int, int] = {}
         self._chosen: set[int] = set()
         self._classes: dict[type, int] = {}
+        self._models: dict[int, int] = {}
+        """Module -> name id of the model that it was first found in."""
+        self._activations = Activations(agent)
+        self._looking = False
+        """Whether outputs are looked at in this step."""
         self._children = 0
         self._calls = 0
         self.on = False
@@ -54,14 +63,16 @@ class DeepRecorder:
         """Leave the agent."""
         self._agent.on_step.remove(self._next_step)
         self._agent.on_config.remove(self._configured)
+        self._activations.remove()
 
-    def learn(self, model: Any) -> None:
-        """Take the paths of a model that is called for the first time."""
+    def learn(self, model: Any, name: int) -> None:
+        """Take the paths of a model that is called for the first time; `name`: its name id."""
         learn_paths(model)
         glob = self._agent.config.modules
         for module in model.modules():
             path = _find_path(module)
             self._paths.pop(id(module), None)
+            self._models[id(module)] = name
             if glob and path is not None and fnmatchcase(path, glob):
                 self._chosen.add(id(module))
             else:
@@ -85,6 +96,13 @@ class DeepRecorder:
             agent.deep = level == "deep"
         agent.wake = min(agent.wake, step + 1 if agent.deep or not step else _next_power_of_four(step))
         self.on = agent.deep or (bool(self._chosen) and agent.governor.modules)
+        self._activations.next_step()
+        self._looking = agent.deep and self._activations.wanted()
+
+    def sampled(self) -> None:
+        """A root module is called in a sampled step: which ones these are is decided when `_next_step` is over."""
+        if not self._looking and self._activations.wanted():
+            self._looking = self.on = True
 
     def called(self) -> None:
         """A root module has been called before any step has ended."""
@@ -94,7 +112,8 @@ class DeepRecorder:
     def call(self, original: Any, module: Any, args: Any, kwargs: Any) -> Any:
         """Call `original(module, ...)` and record it."""
         agent = self._agent
-        if not agent.deep and id(module) not in self._chosen:
+        recorded = agent.deep or id(module) in self._chosen
+        if not recorded and not self._looking:
             return original(module, *args, **kwargs)
         self._children += 1
         before = self._children
@@ -109,30 +128,42 @@ class DeepRecorder:
             t2 = monotonic_ns()
             agent.depth -= 1
         try:
-            self._record(module, args, output, t1, t2, self._children == before)
+            leaf = self._children == before
+            path = self._path(module)
+            if recorded:
+                self._record(module, path, args, output, t1, t2, leaf)
             if agent.timing:
                 agent.own_ns += monotonic_ns() - t2 + agent.wrapper_ns
+            if leaf and self._looking:  # counts its time by itself
+                model = self._models.get(id(module), 0)
+                self._activations.look(module, path, model, output)
+                tell(agent.on_leaf, "looking at a layer's input", module, path, model, args)
         except Exception as error:  # noqa: BLE001
             swallow("recording a module", error)
         return output
 
+    def _path(self, module: Any) -> int:
+        """Name id of its path."""
+        path = self._paths.get(id(module))
+        if path is None:
+            path = self._paths[id(module)] = self._agent.name(_find_path(module) or type(module).__name__)
+        return path
+
     def _record(  # noqa: PLR0917  hot
-        self, module: Any, args: Any, output: Any, t1: int, t2: int, leaf: bool
+        self, module: Any, path: int, args: Any, output: Any, t1: int, t2: int, leaf: bool
     ) -> None:
         import torch
 
         agent = self._agent
         kind = type(module)
-        path = self._paths.get(id(module))
-        if path is None:
-            path = self._paths[id(module)] = agent.name(_find_path(module) or kind.__name__)
         class_id = self._classes.get(kind)
         if class_id is None:
             class_id = self._classes[kind] = agent.name(_class_place(kind))
         matrices = [p for p in module._parameters.values() if p is not None and p.dim() >= 2]
         autocast = torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
         full = autocast and bool(matrices) and _full_precision_product(matrices, args, output)
-        flags = full | autocast << 1 | leaf << 2 | class_id << 16
+        modes = torch.is_grad_enabled() << 3 | bool(module.training) << 4
+        flags = full | autocast << 1 | leaf << 2 | modes | class_id << 16
         agent.put(t1, t2 - t1, Module.code, path, agent.step, sum(p.numel() for p in matrices), 0, flags)
         if not leaf or not agent.deep:
             return
@@ -148,6 +179,8 @@ class DeepRecorder:
             return
         if tensor.device.type != "cpu" or tensor.layout is not torch.strided or tensor.numel() == 0:
             return  # a device tensor would need a sync to be read
+        if not observable():
+            return
         flat = tensor.detach().reshape(-1) if tensor.is_contiguous() else tensor.detach()[:1].reshape(-1)
         sample = flat[:: max(1, flat.numel() // SAMPLE)]
         size = sample.abs()

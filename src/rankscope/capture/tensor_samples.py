@@ -41,6 +41,8 @@ def observable() -> bool:
 
     if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack():
         return False
+    if torch._C._get_tracing_state() is not None:  # torch.jit.trace takes what is done to a tensor, and its names
+        return False
     if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return True
     return not torch.cuda.is_current_stream_capturing()
@@ -77,6 +79,13 @@ class Samples:
         found.counts = [self.counts[i] for i in indices]
         found.matrix = self.matrix[list(indices)] if indices else self.matrix[:0]
         return found
+
+    @property
+    def finite(self) -> bool:
+        """Whether all of them are; waits for a device."""
+        import torch
+
+        return bool(torch.isfinite(self.matrix).all())
 
     def stats(self) -> list[Stat]:
         """One a tensor; waits for a device."""

@@ -9,9 +9,6 @@ from rankscope.recorder.own_records import OwnRecords
 from rankscope.records.host import OutsideStack
 from rankscope.records.record import sources
 
-SILENT_NS = 2_000_000_000
-"""A sampler that wrote nothing for so long does not run: the interpreter lock is held, the process is stopped, or
-there is none (level `light`)."""
 LIMIT_NS = 3_000_000_000
 """For one rank; py-spy needs some 10 ms where the machine is not crowded."""
 MOST_LOOKS = 4

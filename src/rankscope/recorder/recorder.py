@@ -18,12 +18,12 @@ from rankscope.base.clock import now_ns
 from rankscope.base.guard import guard
 from rankscope.recorder import counters
 from rankscope.recorder.fault_files import read_fault
-from rankscope.recorder.outside import SILENT_NS, OutsideLooks
+from rankscope.recorder.outside import OutsideLooks
 from rankscope.recorder.own_records import OwnRecords
 from rankscope.recorder.progress import Progress
 from rankscope.recorder.ring_reader import NotARing, RingReader
 from rankscope.recorder.sockets import Sockets
-from rankscope.records.host import Counter, Fault, Lost, ProcessEnd, StackSample
+from rankscope.records.host import SILENT_NS, Counter, Fault, Lost, ProcessEnd, StackSample
 from rankscope.records.payload import PROCESS, Payload
 from rankscope.records.process import Process, decode_process
 from rankscope.records.rows import ROW_DTYPE

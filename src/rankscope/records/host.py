@@ -34,6 +34,9 @@ EAGER_NS = 250_000
 """After so long the sampler asks a thread that runs Python code for the interpreter lock, where no other thread could
 be disturbed by that; elsewhere after Python's own 5 ms, in which the thread may have come to another line."""
 
+SILENT_NS = 2_000_000_000
+"""A stack sampler that wrote nothing for so long does not run: the interpreter lock is held, the process is stopped, or
+there is none (level `light`)."""
 SAMPLE_SWITCH_NS = 15_000
 """What one sample takes from the training thread beside the sampling thread's CPU time: the interpreter lock changes
 hands twice."""

@@ -83,6 +83,8 @@ class Module(Record):
     full_precision: int = field("c", "", "1: a matrix product ran in full precision inside autocast", bits=1)
     autocast: int = field("c", "", "1: autocast was enabled around it", shift=1, bits=1)
     leaf: int = field("c", "", "1: called no other module", shift=2, bits=1)
+    grad: int = field("c", "", "1: autograd was enabled", shift=3, bits=1)
+    training: int = field("c", "", "1: module.training", shift=4, bits=1)
     class_name: int = field("c", "", "name id of `class|file:line` of its forward", shift=16, bits=16)
 
 

@@ -33,6 +33,8 @@ from rankscope.report.report import (
     verdict_of,
 )
 
+SAMPLED = " stacks a second are sampled"
+"""The end of the one part of `Process.level` that has a number: how often, after it was lowered."""
 INTERRUPTED = (0, 130, -2, None)
 """Exit codes of a command that was not ended by an error of its own: done, Ctrl-C, still running."""
 
@@ -197,6 +199,8 @@ def _clock(facts: Facts) -> Clock:
 def _overhead(facts: Facts, manifest: Manifest) -> Overhead:
     share, method = measure_overhead(facts)
     lowered = {part for rank in facts.ranks for part in rank.process.level.partition(LOWERED)[2].split(" and ") if part}
+    rates = sorted((part for part in lowered if part.endswith(SAMPLED)), key=lambda part: float(part.split()[0]))
+    lowered -= set(rates[1:])  # ranks may come to different ones
     if lowered:
         method += f"; to stay in the budget {', '.join(sorted(lowered))}"
     budgets = [rank.process.budget for rank in facts.ranks if rank.process.budget is not None]

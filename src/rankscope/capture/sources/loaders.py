@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any
 from rankscope.base.guard import guard, swallow
 from rankscope.capture.listeners import tell
 from rankscope.capture.patches import Patches
+from rankscope.capture.random_states import note_states
+from rankscope.capture.sample_errors import MOST_ERRORS, note_error
 from rankscope.capture.source import Source
+from rankscope.records.batches import RandomState, SampleError
 from rankscope.records.loading import BatchWait, Fetch, LoaderStart, PendingFetch, WorkerStart
 
 if TYPE_CHECKING:
@@ -25,7 +28,7 @@ class Loaders(Source):
     """DataLoader iterators on the rank; fetchers in workers, which inherit (fork) or repeat (spawn) the patches."""
 
     name = "loaders"
-    emits = (BatchWait, LoaderStart, Fetch, PendingFetch, WorkerStart)
+    emits = (BatchWait, LoaderStart, Fetch, PendingFetch, WorkerStart, RandomState, SampleError)
     stage = "data"
 
     def install(self, agent: Agent) -> None:
@@ -36,6 +39,8 @@ class Loaders(Source):
         self._agent = agent
         self._patches = Patches()
         self._loaders: dict[int, tuple[weakref.ref[Any], int]] = {}
+        self._passes: dict[int, int] = {}
+        self._errors = 0
         self._slow_fetches = True
         self._is_grad_enabled = torch.is_grad_enabled
         self._data = agent.name("data")
@@ -79,16 +84,21 @@ class Loaders(Source):
                 name = flags = ordinal = 0
             before, agent.phase = agent.phase, data
             agent.in_next = True
-            ended = 1
+            given = ended = False
             t1 = monotonic_ns()
             try:
                 batch = original(iterator)
-                ended = 0
+                given = True
                 return batch
+            except StopIteration:
+                ended = True
+                raise
             finally:
                 t2 = monotonic_ns()
-                if not ended and agent.on_batch:
+                if given and agent.on_batch:
                     tell(agent.on_batch, "looking at a batch", iterator, batch, name, ordinal, flags)
+                elif not (given or ended):
+                    _drop_order(iterator)
                 agent.in_next = False
                 agent.phase = before
                 try:
@@ -134,6 +144,8 @@ class Loaders(Source):
             try:
                 number = self._number(loader)
                 name, _ = self._describe(iterator, number)
+                passes = self._passes[number] = self._passes.get(number, -1) + 1
+                iterator.__dict__["_rankscope_pass"] = passes
                 flags = number | bool(loader.persistent_workers) << 16 | reused << 17 | agent.site() << 32
                 agent.put(t1, t2 - t1, LoaderStart.code, name, agent.step, loader.num_workers, 0, flags)
                 if agent.timing:
@@ -153,9 +165,12 @@ class Loaders(Source):
                 return original(fetcher, indices)
             # A quick fetch does nothing but compute: asking for its CPU time would cost more than the fetch.
             cpu = thread_time_ns() if self._slow_fetches or agent.role != "rank" else 0
-            t1 = self._fetch_begins(indices) if agent.role != "rank" else monotonic_ns()
+            t1 = self._fetch_begins(fetcher, indices) if agent.role != "rank" else monotonic_ns()
             try:
                 return original(fetcher, indices)
+            except Exception as error:
+                self._fetch_failed(fetcher, indices, error)
+                raise
             finally:
                 t2 = monotonic_ns()
                 try:
@@ -173,16 +188,26 @@ class Loaders(Source):
                             agent.own_ns += monotonic_ns() - t2 + agent.wrapper_ns
                     else:
                         agent.step += 1
+                        note_states(agent, fetcher)
                 except Exception as error:  # noqa: BLE001
                     swallow("recording a fetch", error)
 
         return fetch
 
-    def _fetch_begins(self, indices: Any) -> int:
+    def _fetch_failed(self, fetcher: Any, indices: Any, error: Exception) -> None:
+        if self._errors >= MOST_ERRORS:
+            return
+        with guard("noting an error of a dataset"):
+            dataset = self._named(fetcher, fetcher.dataset)
+            self._errors += note_error(self._agent, fetcher, indices, error, dataset)
+
+    def _fetch_begins(self, fetcher: Any, indices: Any) -> int:
         """The time at which a worker begins a batch, which is noted: it may be its last."""
         agent = self._agent
         with guard("noting a fetch that begins"):
             agent.open()
+            if not agent.step:
+                note_states(agent, fetcher)
             worker = agent.worker + 1 | _first_index(indices) << 16
             begin = monotonic_ns()
             agent.pending(begin, 0, PendingFetch.code, 0, agent.step, _count(indices), 0, worker)
@@ -211,6 +236,13 @@ class Loaders(Source):
             return original(*args, **kwargs)
 
         return _worker_loop
+
+
+def _drop_order(iterator: Any) -> None:
+    """The batch did not come: what was noted of its indices goes with it."""
+    waiting = iterator.__dict__.get("_rankscope_orders")
+    if waiting is not None and waiting[1]:
+        waiting[1].popleft()
 
 
 def _count(indices: Any) -> int:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
+from rankscope.capture.listeners import tell
 from rankscope.capture.source import Source
 from rankscope.records.numerics import LossValue
 from rankscope.records.record import float_bits
@@ -25,6 +27,7 @@ class Losses(Source):
 
         self._agent = agent
         self._tensor = torch.Tensor
+        self._modes = torch._C._len_torch_dispatch_stack
         agent.before_backward.append(self._before)
 
     def remove(self) -> None:
@@ -36,5 +39,10 @@ class Losses(Source):
             roots = roots[0]
         if type(roots) is not self._tensor or roots.numel() != 1 or roots.device.type != "cpu" or roots.is_complex():
             return
-        value = float_bits(float(roots.detach()))
-        agent.put(monotonic_ns(), 0, LossValue.code, site, agent.step, value, 0, agent.micro_batches & 0xFFFF)
+        if self._modes():
+            return  # the program's own mode would see that it is read
+        value = float(roots.detach())
+        micro = agent.micro_batches & 0xFFFF
+        agent.put(monotonic_ns(), 0, LossValue.code, site, agent.step, float_bits(value), 0, micro)
+        if not isfinite(value):
+            tell(agent.on_lost_loss, "looking at a lost loss", roots, site)

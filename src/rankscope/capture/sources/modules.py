@@ -14,6 +14,7 @@ from rankscope.capture.inventory import Root
 from rankscope.capture.listeners import tell
 from rankscope.capture.patches import Patches
 from rankscope.capture.source import Source
+from rankscope.records.activations import ActivationStat, PredictionStat, UnitStat
 from rankscope.records.training import Forward, Module, Subnormals
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Modules(Source):
     """
 
     name = "modules"
-    emits = (Forward, Module, Subnormals)
+    emits = (Forward, Module, Subnormals, ActivationStat, UnitStat, PredictionStat)
     stage = "forward"
 
     def install(self, agent: Agent) -> None:
@@ -47,6 +48,8 @@ class Modules(Source):
         self._model_counts: dict[str, int] = {}
         self._shapes: dict[Any, tuple[int, int]] = {}
         self._trained: set[int] = set()
+        self._modes: dict[int, int] = {}
+        """Model's name id -> whether its last call was in training mode (1), with gradients (2)."""
         self._tensor = torch.Tensor
         self._is_grad_enabled = torch.is_grad_enabled
         self._is_autocast_enabled = _autocast(torch)
@@ -104,6 +107,11 @@ class Modules(Source):
             swallow("describing a forward", error)
         if not name:
             return original(module, *args, **kwargs)  # a loss or an activation: its record would cost more than it
+        if agent.sampled:
+            self._deep.sampled()
+        evaluates = not flags >> 33 & 1 and bool(agent.before_evaluation)
+        if evaluates:
+            tell(agent.before_evaluation, "looking at an evaluation", module, flags & 0xFFFF, args, kwargs)
         before, agent.phase = agent.phase, phase
         agent.depth = 1
         output = None
@@ -115,8 +123,14 @@ class Modules(Source):
             t2 = monotonic_ns()
             agent.depth = 0
             agent.phase = before
-            if agent.sampled and agent.on_forward and output is not None:
-                tell(agent.on_forward, "looking at a forward", module, max(name, 0), args, kwargs, output)
+            if evaluates:
+                tell(agent.after_evaluation, "looking at an evaluation", module, flags & 0xFFFF)
+            mode = flags >> 32 & 3
+            if (agent.sampled or mode != self._modes.get(name)) and output is not None:
+                self._modes[name] = mode
+                told = agent.on_forward if agent.sampled else agent.on_turn
+                if told:
+                    tell(told, "looking at a forward", module, max(name, 0), args, kwargs, output)
             try:
                 agent.put(t1, t2 - t1, Forward.code, max(name, 0), agent.step, elements, 0, flags)
                 if not agent.step:
@@ -164,7 +178,7 @@ class Modules(Source):
                 name = self._agent.name(shown)
                 known = self._model_ids[id(inner)] = (weakref.ref(inner), name)
                 self._agent.roots.append(Root(shown, name, weakref.ref(inner), weakref.ref(module)))
-                self._deep.learn(inner)
+                self._deep.learn(inner, name)
             name = known[1]
         entry = self._models[id(module)] = (
             weakref.ref(module), name, int("_orig_mod" in module._modules), weakref.ref(inner)
@@ -175,7 +189,8 @@ class Modules(Source):
 def _unwrapped(module: Any) -> Any:
     """The user's model inside DDP, FSDP, DataParallel and torch.compile."""
     while True:
-        inner = module._modules.get("_orig_mod")
+        # A scripted module's has no `get`.
+        inner = module._modules["_orig_mod"] if "_orig_mod" in module._modules else None
         if inner is None and type(module).__module__.startswith(("torch.nn.parallel.", "torch.distributed.")):
             inner = module._modules.get("module") or module._modules.get("_fsdp_wrapped_module")
         if inner is None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rankscope.base.guard import guard, swallow
 from rankscope.capture.inventory import Held, Stock
+from rankscope.capture.listeners import tell
 from rankscope.capture.optimizers import learning_rate
 from rankscope.capture.sampling import Schedule
 from rankscope.capture.source import Source
@@ -89,6 +90,8 @@ class Parameters(Source):
         """Nothing is known of the step yet."""
         self.on = False
         """Whether this step is sampled."""
+        self._root: tuple[Any, int] = None, 0
+        """Where the graph of the backward that runs begins, and its call-site."""
         self._cost_ns = 0
         self._tensors = self._left_out = 0
         self._backwards: dict[int, int] = {}
@@ -141,6 +144,7 @@ class Parameters(Source):
         if not self._looking():
             return
         begin = monotonic_ns()
+        self._root = getattr(roots, "grad_fn", None), site
         for number, optimizer in self._agent.optimizers.alive():
             self._backwards[number] = self._backwards.get(number, 0) + 1
             if number not in self._cleared and _cleared(optimizer):
@@ -148,12 +152,16 @@ class Parameters(Source):
         self._cost_ns += monotonic_ns() - begin
 
     def _after_backward(self) -> None:
+        (root, site), self._root = self._root, (None, 0)
         if not self._looking():
             return
         begin = monotonic_ns()
         stock = self._stock()
         found = [(key, grad) for key, h in stock.held.items() if (grad := _host(h.parameter.grad)) is not None]
-        self._gradients = [key for key, _ in found], Samples([grad for _, grad in found])
+        samples = Samples([grad for _, grad in found])
+        self._gradients = [key for key, _ in found], samples
+        if root is not None and not samples.finite:
+            tell(self._agent.on_lost_gradients, "looking at lost gradients", root, site)
         self._cost_ns += monotonic_ns() - begin
 
     # -- optimizer ---------------------------------------------------------------------------------------------
@@ -163,8 +171,8 @@ class Parameters(Source):
             return
         begin = monotonic_ns()
         try:
+            number = self._agent.optimizers.number(optimizer)  # from here on it is among those in stock
             stock = self._stock()
-            number = self._agent.optimizers.number(optimizer)
             everything = {**stock.held, **stock.foreign}
             if self._weights is None:
                 self._weights = _weights(everything)
@@ -244,8 +252,9 @@ class Parameters(Source):
         changes = after.changes(before.some([max(i, 0) for i in old])) if before_keys else [(0.0, 0.0)] * len(keys)
         for key, i, stat, (size, share) in zip(keys, old, after.stats(), changes, strict=True):
             held = everything[key]
+            changed = round(share * 255) if i >= 0 else 0  # what was not known before was compared with something else
             flags = (
-                held.model_id | round(share * 255) << 16 | round(stat.zeros * 255) << 24 | stat.finite << 32
+                held.model_id | changed << 16 | round(stat.zeros * 255) << 24 | stat.finite << 32
                 | (key in self._had_gradient) << 33 | (key in self._held) << 34 | (i >= 0) << 35
             )  # fmt: skip
             values = two_floats(rms[i], size) if i >= 0 else two_floats(stat.rms, 0.0)

@@ -1,0 +1,209 @@
+"""How models and optimizers are wired: gradients that are used twice, odd parts of models, averages of weights."""
+
+from __future__ import annotations
+
+import sys
+from functools import wraps
+from threading import get_ident
+from time import monotonic_ns
+from typing import TYPE_CHECKING, Any
+
+from rankscope.base.guard import swallow
+from rankscope.capture import averages, odd_parts
+from rankscope.capture.inventory import Stock
+from rankscope.capture.odd_parts import Loaded, Part
+from rankscope.capture.patches import Patches
+from rankscope.capture.reuse import Used, used_by, watched
+from rankscope.capture.sampling import FIRST
+from rankscope.capture.source import Source
+from rankscope.capture.tensor_samples import Samples, observable
+from rankscope.records.wiring import FREEZE_WITHOUT_EFFECT, LOADED, UNREGISTERED, Average, GradientReuse, OddPart
+
+if TYPE_CHECKING:
+    from rankscope.capture.agent import Agent
+
+MIX = 0xD1342543DE82EF95
+
+
+class Wiring(Source):
+    """On sampled steps: what becomes of gradients that were used, and averages of weights; on the first ones and then
+    ever more seldom also parts of models that are not registered, were loaded, or should have been frozen.
+
+    Between the steps it only tests whether gradients are watched.
+    """
+
+    name = "wiring"
+    emits = (GradientReuse, OddPart, Average)
+    stage = "numerics"
+
+    def install(self, agent: Agent) -> None:
+        import torch
+        from torch.optim import optimizer
+
+        self._agent = agent
+        self._is_compiling = torch.compiler.is_dynamo_compiling
+        self._loaded = Loaded()
+        self._forget()
+        self._patches = Patches()
+        load = torch.nn.Module.load_state_dict
+        self._patches.replace(torch.nn.Module, "load_state_dict", self._watch_load(load))
+        self._hooks: list[Any] = [
+            optimizer.register_optimizer_step_pre_hook(self._before_optimizer),
+            optimizer.register_optimizer_step_post_hook(self._after_optimizer),
+        ]
+        agent.before_backward.append(self._before_backward)
+        agent.after_backward.append(self._after_backward)
+        agent.in_child.append(self._forget)
+
+    def remove(self) -> None:
+        self._patches.undo()
+        for hook in self._hooks:
+            hook.remove()
+        self._agent.before_backward.remove(self._before_backward)
+        self._agent.after_backward.remove(self._after_backward)
+        self._agent.in_child.remove(self._forget)
+
+    def _forget(self) -> None:
+        self._used: dict[int, Used] = {}
+        """By number of the optimizer, from a step that was sampled to its next one."""
+        self._stepping: dict[int, tuple[int, bool]] = {}
+        """Identity of an optimizer that is inside its step -> the run's step, and whether that is sampled."""
+        self._searched = -1
+        self._written: dict[tuple[str, str, int], Part] = {}
+
+    def _looking(self) -> bool:
+        agent = self._agent
+        return agent.thread == get_ident() and not agent.ended and agent.ring is not None and observable()
+
+    def _count(self, begin: int) -> None:
+        if self._agent.timing:
+            self._agent.own_ns += monotonic_ns() - begin
+
+    # -- gradients ---------------------------------------------------------------------------------------------
+
+    def _before_backward(self, roots: Any, site: int) -> None:
+        if self._used and self._looking():
+            begin = monotonic_ns()
+            for used, optimizer in watched(self._used, self._agent.optimizers.alive()):
+                used.before_backward(optimizer, site)
+            self._count(begin)
+
+    def _after_backward(self) -> None:
+        if self._used and self._looking():
+            begin = monotonic_ns()
+            for used, optimizer in watched(self._used, self._agent.optimizers.alive()):
+                used.after_backward(optimizer)
+            self._count(begin)
+
+    def _before_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        agent = self._agent
+        if not (agent.sampled or self._used) or self._is_compiling() or not self._looking():
+            return
+        begin = monotonic_ns()
+        try:
+            self._stepping[id(optimizer)] = agent.step, agent.sampled
+            if agent.sampled and self._searched != agent.step:
+                self._searched = agent.step
+                agent.optimizers.number(optimizer)
+                self._search(agent.step)
+        except Exception as error:  # noqa: BLE001
+            swallow("looking at the wiring", error)
+        self._count(begin)
+
+    def _after_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        stepping = self._stepping.pop(id(optimizer), None)
+        if stepping is None or self._is_compiling() or not self._looking():
+            return
+        begin = monotonic_ns()
+        try:
+            step, sampled = stepping
+            number = self._agent.optimizers.number(optimizer)
+            used = self._used.pop(number, None)
+            if used is not None and used.gradients and used.site:
+                self._put_reuse(optimizer, number, used, step)
+            if sampled:
+                self._used[number] = used_by(optimizer)
+        except Exception as error:  # noqa: BLE001
+            swallow("looking at used gradients", error)
+        self._count(begin)
+
+    def _put_reuse(self, optimizer: Any, number: int, used: Used, step: int) -> None:
+        agent = self._agent
+        counts = len(used.gradients) | used.reused << 16
+        name = agent.name(type(optimizer).__name__)
+        agent.put(
+            monotonic_ns(), 0, GradientReuse.code, name, step, used.site, counts, number & 255 | used.unread << 8
+        )  # fmt: skip
+
+    # -- parts of models ---------------------------------------------------------------------------------------
+
+    def _watch_load(self, original: Any) -> Any:
+        loaded = self._loaded
+
+        @wraps(original)
+        def load_state_dict(module: Any, *args: Any, **kwargs: Any) -> Any:
+            try:
+                loaded.note(module)
+            except Exception as error:  # noqa: BLE001
+                swallow("noting a loaded module", error)
+            return original(module, *args, **kwargs)
+
+        return load_state_dict
+
+    def _search(self, step: int) -> None:
+        stock = Stock(self._agent.roots, self._agent.optimizers.alive())
+        self._look_for_averages(set(stock.held) | set(stock.foreign))
+        if step >= FIRST and step & (step - 1):
+            return
+        known = {id(p) for root in self._agent.roots if (m := root.model()) is not None for p in m.parameters()}
+        held = {id(p) for _, one in self._agent.optimizers.alive() for g in one.param_groups for p in g["params"]}
+        for root in self._agent.roots:
+            model = root.model()
+            if model is None:
+                continue
+            for path, owners, found, mine in odd_parts.hidden(model, known, held):
+                training = all(getattr(owner, "training", True) for owner in owners)
+                kind = type(owners[0]).__name__
+                self._put_part(root, Part(path, UNREGISTERED, _elements(found), len(found), len(mine), training, kind))
+            for path, module, code in odd_parts.idle_freezes(model):
+                all_of = [p for p in module.parameters() if p.requires_grad]
+                mine = [p for p in all_of if id(p) in held]
+                where = odd_parts.place(code)
+                self._put_part(
+                    root, Part(path or root.name, FREEZE_WITHOUT_EFFECT, _elements(all_of), len(all_of), len(mine),
+                               module.training, where)
+                )  # fmt: skip
+            loaded = self._loaded.elements(model)
+            if loaded:
+                self._put_part(root, Part(root.name, LOADED, loaded, 0, 0, model.training, ""))
+
+    def _put_part(self, root: Any, part: Part) -> None:
+        key = root.name, part.path, part.why
+        if self._written.get(key) == part:
+            return
+        self._written[key] = part
+        agent = self._agent
+        flags = root.name_id | part.why << 16 | part.training << 20
+        if part.place:
+            flags |= agent.name(part.place) << 32
+        counts = part.parameters | part.held << 32
+        name = agent.name(part.path)
+        agent.put(monotonic_ns(), 0, OddPart.code, name, agent.step, part.elements, counts, flags)
+
+    # -- averages ----------------------------------------------------------------------------------------------
+
+    def _look_for_averages(self, known: set[int]) -> None:
+        agent = self._agent
+        for one in averages.averages(sys._getframe(2), known):
+            print = 0
+            for stat in Samples(one.tensors).stats():
+                print = (print * MIX + stat.fingerprint) & (1 << 64) - 1
+            signed = print - (1 << 64) if print >> 63 else print
+            flags = agent.name(one.kind) | one.waits << 16
+            agent.put(
+                monotonic_ns(), 0, Average.code, agent.name(one.name), agent.step, len(one.tensors), signed, flags
+            )  # fmt: skip
+
+
+def _elements(parameters: list[Any]) -> int:
+    return sum(p.numel() for p in parameters)
