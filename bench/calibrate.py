@@ -2,8 +2,8 @@
 
     [torchrun --standalone --nproc-per-node 2] bench/calibrate.py [--size 5|20|100] [--batch N] [--rounds N]
 
-Prints the CPU time that a step costs more, what the hooks timed, and their ratio: `FACTOR` in
-src/rankscope/capture/self_cost.py. Run it on a quiet machine.
+Prints the CPU time that a step costs more, what the hooks count (`whole_cost_ns` in
+src/rankscope/capture/self_cost.py), and their ratio, which should be 1. Run it on a quiet machine.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from train import WIDTH, OneBatch
 from rankscope.base.clock import now_ns
 from rankscope.capture import observer
 from rankscope.capture.config import Config
-from rankscope.capture.self_cost import FACTOR
 from rankscope.recorder.ring_reader import RingReader
 from rankscope.records.training import Step
 
@@ -60,7 +59,7 @@ def main() -> None:
             whole.append(observed[1] - bare[1])
             own += timed
         if dist.get_rank() == 0:
-            show(more, whole, statistics.median(own) / FACTOR, bare)
+            show(more, whole, statistics.median(own), bare)
         dist.barrier()
         dist.destroy_process_group()
 
@@ -70,7 +69,7 @@ def show(more: list[float], whole: list[float], timed_ns: float, bare: tuple[flo
     for name, costs in (("thread", more), ("process", whole)):
         low, cost, high = statistics.quantiles(costs, n=4)
         print(f"observed, {cost / 1000:.1f} µs more of its {name}'s (quartiles {low / 1000:.1f} to {high / 1000:.1f}),")
-        print(f"  where hooks time {timed_ns / 1000:.1f} µs: factor {cost / timed_ns:.2f} (in use: {FACTOR})")
+        print(f"  where hooks count {timed_ns / 1000:.1f} µs: {cost / timed_ns:.2f} times as much")
 
 
 def program(width: int, batch: int) -> Any:

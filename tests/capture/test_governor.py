@@ -42,11 +42,11 @@ def test_what_costs_little_stays_whatever_the_hooks_cost():
     assert (governor.state(), observed.described) == ("standard", 0)
 
 
-def test_call_sites_go_where_collectives_cost_twice_the_budget():
+def test_call_sites_go_where_collectives_cost_several_times_the_budget():
     observed = agent()
     governor = Governor(observed)
     for _ in range(10 * WINDOW):
-        go_on(governor, 300_000)
+        go_on(governor, 500_000)
 
     assert (observed.sites, observed.sample_hz, observed.described) == (False, 20.0, 1)
     assert governor.state() == (

@@ -20,7 +20,7 @@ from rankscope.capture.governor import Governor
 from rankscope.capture.inventory import Root
 from rankscope.capture.optimizers import Optimizers
 from rankscope.capture.ring import Put, Ring
-from rankscope.capture.self_cost import FACTOR, KERNEL_NS, WRAPPER_NS, slowness
+from rankscope.capture.self_cost import KERNEL_NS, WRAPPER_NS, slowness, whole_cost_ns
 from rankscope.capture.source import Source
 from rankscope.capture.unused import unused_parameters
 from rankscope.records import payload, ring_layout
@@ -69,7 +69,12 @@ class Agent:
         """The user marks steps; optimizer steps end none."""
         self.last_step_end = 0
         self.own_ns = 0
-        """Time that sources took for themselves since the last step, where `timing`."""
+        """Time that sources took for themselves since the last step, as they can see it, where `timing`."""
+        self.hidden_ns = 0
+        """What they cannot see of it, from warm caches."""
+        self.hooks = 0
+        """Calls of sources that are in these sums."""
+        self._slow = 1.0
         self.wrapper_ns, self.kernel_ns = WRAPPER_NS, KERNEL_NS
         """`WRAPPER_NS` and `KERNEL_NS` on this machine."""
         self.timing = True
@@ -193,8 +198,8 @@ class Agent:
         if self.ring is not None or self.ended:
             return
         self.thread = threading.get_ident()
-        slow = slowness()
-        self.wrapper_ns, self.kernel_ns = int(WRAPPER_NS * slow), int(KERNEL_NS * slow)
+        self._slow = slowness()
+        self.wrapper_ns, self.kernel_ns = int(WRAPPER_NS * self._slow), int(KERNEL_NS * self._slow)
         ring = self._make_ring()
         if ring is None:
             self.put = _nothing
@@ -277,7 +282,8 @@ class Agent:
         flags = 1 | self.explicit_steps << 1 | inference << 2
         own = 0
         if self.timing:
-            own, self.own_ns = int(self.own_ns * FACTOR), 0
+            own = whole_cost_ns(self.own_ns, self.hidden_ns, self.hooks, self._slow)
+            self.own_ns = self.hidden_ns = self.hooks = 0
             self.governor.account(end_ns, end_ns - begin, own)
         self.put(begin, end_ns - begin, Step.code, 0, self.step, self.micro_batches, flags, own)
         self.last_step_end = end_ns
@@ -403,7 +409,7 @@ class Agent:
         self.timing = True
         self.in_backward = self.in_next = self.waiting = False
         self.last_step_end = self.micro_batches = 0
-        self.own_ns = 0
+        self.own_ns = self.hidden_ns = self.hooks = 0
         self.started_ns = now_ns()
         self.raised = (0, 0, 0)
         self._caught = 0

@@ -133,7 +133,9 @@ class DeepRecorder:
             if recorded:
                 self._record(module, path, args, output, t1, t2, leaf)
             if agent.timing:
-                agent.own_ns += monotonic_ns() - t2 + agent.wrapper_ns
+                agent.own_ns += monotonic_ns() - t2
+                agent.hidden_ns += agent.wrapper_ns
+                agent.hooks += 1
             if leaf and self._looking:  # counts its time by itself
                 model = self._models.get(id(module), 0)
                 self._activations.look(module, path, model, output)

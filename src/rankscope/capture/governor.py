@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 WINDOW: Final = 5
 """Timed steps (one in 16) that are judged together: enough for a median that a disturbed one or two do not move."""
+DEAR: Final = 4
+"""Times the budget that hooks take where call-sites and shapes of collectives go: without them a stop says less."""
 FEWEST_HZ: Final = 5.0
 """Stack samples a second that always stay: without any, no finding names a line."""
 
@@ -76,7 +78,7 @@ class Governor:
         elif self.modules and agent.config.modules:
             self.modules = False
             agent.wake = 0  # what was prepared for the next step holds no longer
-        elif agent.sites and hooks > 2 * budget:
+        elif agent.sites and hooks > DEAR * budget:
             agent.sites = False
         else:
             return  # what is left is the price of seeing steps and phases at all: the report says how much it is

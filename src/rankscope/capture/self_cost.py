@@ -1,7 +1,8 @@
 """What observation costs that a hook cannot see by its own clock readings, as measured by the programs in `bench/`.
 
 A hook reads the clock after it has been entered and before it is left; entering and leaving, and the detour of a
-collective through Python, lie outside. The constants are CPU times of one machine; `slowness` scales them to another.
+collective through Python, lie outside. The constants are CPU times of one machine, from warm caches; `slowness` scales
+them to another machine, `whole_cost_ns` to the caches as a step leaves them.
 """
 
 from __future__ import annotations
@@ -13,12 +14,27 @@ WRAPPER_NS: Final = 400
 """Entering and leaving a Python function around the user's call, and reading the clock."""
 KERNEL_NS: Final = 7_400
 """A collective's way from C++ into the Python kernel and back (arguments boxed twice)."""
-FACTOR: Final = 1.2
-"""What a step really costs more, for each ns that the hooks could time or estimate: between two hooks the program
-displaces our code from the caches, and ours the program's. Measured by `bench/calibrate.py`."""
+HOOK_NS: Final = 1_000
+"""What a hook takes between its own two readings of the clock where its code lies in the caches: the mean of those that
+a training step calls, by `bench/hooks.py`."""
+COLDEST: Final = 25.0
+"""Beyond that a hook was interrupted rather than slowed."""
 
 REFERENCE_NS: Final = 3_600
 """`_work` on the machine where the constants were measured."""
+
+
+def whole_cost_ns(visible_ns: int, hidden_ns: int, hooks: int, slow: float) -> int:
+    """What the hooks of a step took in all: what they saw of themselves, and what they could not see.
+
+    Between two hooks the program displaces our code from the caches. How much longer they took than they do from warm
+    caches is known of the part they can see; the rest lies in the same memory, and is taken to be slowed as much.
+    `slow`: how much slower than the machine of the constants this one is (`hidden_ns` is scaled by it already).
+    """
+    if not hooks:
+        return visible_ns + hidden_ns
+    cold = visible_ns / (hooks * HOOK_NS * slow)
+    return visible_ns + round(hidden_ns * min(COLDEST, max(1.0, cold)))
 
 
 def slowness() -> float:

@@ -74,7 +74,9 @@ def _timed(original: Any, agent: Agent, phase: int, is_compiling: Any) -> Any:
                 last, count = agent.backward_last_enter, agent.backward_collectives
                 agent.put(t1, t2 - t1, BackwardRecord.code, site, agent.step, last, 0, count)
                 if timing:
-                    agent.own_ns += t1 - t0 + monotonic_ns() - t2 + agent.wrapper_ns
+                    agent.own_ns += t1 - t0 + monotonic_ns() - t2
+                    agent.hidden_ns += agent.wrapper_ns
+                    agent.hooks += 1
             except Exception as error:  # noqa: BLE001
                 swallow("recording a backward", error)
 

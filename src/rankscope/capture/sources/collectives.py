@@ -116,7 +116,9 @@ class Collectives(Source):
                 put = agent.put if mine else agent.thread_put()
                 put(t1, t2 - t1, Collective.code, name, agent.step, a, size, c)
                 if timing and mine:
-                    agent.own_ns += t1 - t0 + monotonic_ns() - t2 + agent.kernel_ns
+                    agent.own_ns += t1 - t0 + monotonic_ns() - t2
+                    agent.hidden_ns += agent.kernel_ns
+                    agent.hooks += 1
             except Exception as error:  # noqa: BLE001
                 swallow("recording a collective", error)
             return result
@@ -146,7 +148,9 @@ class Collectives(Source):
                 put = agent.put if agent.thread == get_ident() else agent.thread_put()
                 put(t1, t2 - t1, Collective.code, name, agent.step, a, size, c)
                 if agent.timing:
-                    agent.own_ns += monotonic_ns() - t2 + 2 * agent.kernel_ns
+                    agent.own_ns += monotonic_ns() - t2
+                    agent.hidden_ns += 2 * agent.kernel_ns
+                    agent.hooks += 1
             except Exception as error:  # noqa: BLE001
                 swallow("recording a send or receive", error)
             return result
@@ -269,7 +273,9 @@ class Collectives(Source):
                     )
                     agent.put(t1, t2 - t1, CommunicationWait.code, name, agent.step, self._last, 0, site)
                     if agent.timing:
-                        agent.own_ns += monotonic_ns() - t2 + agent.wrapper_ns
+                        agent.own_ns += monotonic_ns() - t2
+                        agent.hidden_ns += agent.wrapper_ns
+                        agent.hooks += 1
                 except Exception as error:  # noqa: BLE001
                     swallow("recording a wait", error)
 

@@ -70,7 +70,9 @@ def timed(
             try:
                 agent.put(begin, end - begin, DeviceWait.code, name, agent.step, agent.site(), 0, 0)
                 if agent.timing:
-                    agent.own_ns += monotonic_ns() - end + agent.wrapper_ns
+                    agent.own_ns += monotonic_ns() - end
+                    agent.hidden_ns += agent.wrapper_ns
+                    agent.hooks += 1
             except Exception as error:  # noqa: BLE001
                 swallow("recording a read of a device value", error)
 

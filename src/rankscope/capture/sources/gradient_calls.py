@@ -43,8 +43,9 @@ FIRST_ATTEMPTS: Final = 4
 
 
 class GradientCalls(Source):
-    """`clip_grad_norm_`, `clip_grad_value_`, `clip_grads_with_norm_`; `GradScaler`; `DistributedDataParallel`; the
-    trailing factor of a loss. Norms and scales are read where that waits for no device.
+    """Calls that clip gradients, calls of `GradScaler`, how DDP wraps models, and what a loss was multiplied with last.
+
+    Norms and scales are read where that waits for no device.
 
     On steps that are not sampled a call of these costs a record; nothing else is looked at.
     """
@@ -156,7 +157,9 @@ class GradientCalls(Source):
                 t = monotonic_ns()
                 self._put_clip(function, given, scale, (args, kwargs, result))
                 if agent.timing:
-                    agent.own_ns += middle - begin + monotonic_ns() - t + agent.wrapper_ns
+                    agent.own_ns += middle - begin + monotonic_ns() - t
+                    agent.hidden_ns += agent.wrapper_ns
+                    agent.hooks += 1
             except Exception as error:  # noqa: BLE001
                 swallow("recording a clipping", error)
             return result
@@ -253,7 +256,9 @@ class GradientCalls(Source):
                 begin = monotonic_ns()
                 self._put_scaler(scaler, optimizer, number, before != self._stepped, unscaled)
                 if agent.timing:
-                    agent.own_ns += monotonic_ns() - begin + agent.wrapper_ns
+                    agent.own_ns += monotonic_ns() - begin
+                    agent.hidden_ns += agent.wrapper_ns
+                    agent.hooks += 1
             except Exception as error:  # noqa: BLE001
                 swallow("recording a scaler's step", error)
             return result

@@ -105,7 +105,9 @@ class Loaders(Source):
                     flags |= grad_enabled() << 52 | ended << 53
                     agent.put(t1, t2 - t1, BatchWait.code, name, agent.step, ordinal, 0, flags)
                     if timing:
-                        agent.own_ns += t1 - t0 + monotonic_ns() - t2 + agent.wrapper_ns
+                        agent.own_ns += t1 - t0 + monotonic_ns() - t2
+                        agent.hidden_ns += agent.wrapper_ns
+                        agent.hooks += 1
                 except Exception as error:  # noqa: BLE001
                     swallow("recording a batch", error)
 
@@ -185,7 +187,9 @@ class Loaders(Source):
                     agent.put(t1, t2 - t1, Fetch.code, name, agent.step, count, used, agent.worker + 1 | first << 16)
                     if agent.role == "rank":
                         if agent.timing:
-                            agent.own_ns += monotonic_ns() - t2 + agent.wrapper_ns
+                            agent.own_ns += monotonic_ns() - t2
+                            agent.hidden_ns += agent.wrapper_ns
+                            agent.hooks += 1
                     else:
                         agent.step += 1
                         note_states(agent, fetcher)

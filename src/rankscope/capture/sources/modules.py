@@ -136,7 +136,9 @@ class Modules(Source):
                 if not agent.step:
                     self._deep.called()
                 if timing:
-                    agent.own_ns += t1 - t0 + monotonic_ns() - t2 + agent.wrapper_ns
+                    agent.own_ns += t1 - t0 + monotonic_ns() - t2
+                    agent.hidden_ns += agent.wrapper_ns
+                    agent.hooks += 1
             except Exception as error:  # noqa: BLE001
                 swallow("recording a forward", error)
 

@@ -89,7 +89,9 @@ class Steps(Source):
             if (self._count == 1 or self._closes(number)) and not agent.explicit_steps:
                 agent.end_step(end)
             if agent.timing:  # of the step that has just begun
-                agent.own_ns += monotonic_ns() - end + 2 * agent.wrapper_ns
+                agent.own_ns += monotonic_ns() - end
+                agent.hidden_ns += 2 * agent.wrapper_ns
+                agent.hooks += 1
         except Exception as error:  # noqa: BLE001
             swallow("an optimizer step ends", error)
 
