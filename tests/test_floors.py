@@ -37,6 +37,7 @@ NEVER = {
 # torch is the user's own and already loaded where these run; they import it inside functions.
 TORCH = (
     "capture/sources/",
+    "capture/tensors/",
     "capture/api.py",
     "capture/compiled_frames.py",
     "capture/deep.py",

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from rankscope.capture.tensor_samples import SAMPLE, Samples, norms, readable
+from rankscope.capture.tensors.tensor_samples import SAMPLE, Samples, norms, readable
 
 
 def stat(tensor):

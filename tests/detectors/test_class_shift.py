@@ -52,4 +52,4 @@ def test_is_silent_about_a_slight_change():
 
 def test_a_training_without_class_labels_is_not_examined():
     with pytest.raises(CannotExamine, match="no training loader with class labels"):
-        found_in(replace(READING, epochs=1, batches=12))
+        found_in(replace(READING, epochs=1, batches=7))

@@ -51,8 +51,9 @@ def test_a_rate_that_jumps_between_two_looks_is_held_against_what_follows():
     )
 
     assert [(f.first_step, f.title) for f in found_in(training)] == [
-        (40, "the learning rate 1 had risen from 0.001 by step 40: the loss was 2.5 before the first step, and ends at 2.5")
-    ]
+        (40, "the learning rate 1 had risen from 0.001 by step 40: the loss was 2.5 before the first step, and ends at "
+             "2.5"),
+    ]  # fmt: skip
 
 
 def test_is_silent_where_large_steps_learn():

@@ -2,8 +2,13 @@
 
 from dataclasses import replace
 
+import numpy as np
+
 from rankscope.analysis.detectors.optimizer_skips_parameters import OptimizerSkipsParameters
+from rankscope.analysis.facts import Facts
+from rankscope.analysis.tables import column
 from rankscope.records.inventory import Group
+from rankscope.records.numerics import GradientStat
 from rankscope.testing import silent_wiring as made
 from rankscope.testing.checks import Named, named
 from rankscope.testing.trainings import PARAMETERS, Training, fingerprint
@@ -70,3 +75,20 @@ def test_is_silent_about_zero_gradients_and_single_numbers():
     zero = Training(gradient=lambda *_: {"rms": 0.0}, weight=lambda *_: {"gradient": 1, "changed": 0})
 
     assert [found(single), found(zero.facts())] == [[], []]
+
+
+def hidden(since):
+    """A wrapper takes the gradient of a parameter away before the optimizer steps, and it stands still."""
+    facts = made.skips(since, ("embed.weight",))
+    rows = facts.tables.rows[GradientStat.code]
+    names = np.array([facts.tables.name(int(r["process"]), int(r["name"])) for r in rows])
+    seen = (names == "embed.weight") & (rows["step"] >= since) & (column(rows, GradientStat, "moment") == 0)
+    tables = replace(facts.tables, rows={**facts.tables.rows, GradientStat.code: rows[~seen]})
+    return Facts(tables)
+
+
+def test_finds_a_gradient_that_is_hidden_from_the_optimizer_but_not_one_that_is_dropped_from_the_start():
+    assert [[(f.component, f.first_step) for f in OptimizerSkipsParameters().examine(hidden(s))] for s in (2, 0)] == [
+        [("AdamW: embed.weight", 2)],
+        [],
+    ]

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from rankscope.capture.activations import _rows
+from rankscope.capture.tensors.activations import _rows
 
 
 def train(model, inputs, steps=2, lr=0.0):

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from rankscope.capture.batch_tensors import tensors_in
-from rankscope.capture.feature_ranges import FeatureRanges, Known
-from rankscope.capture.tensor_values import Values, few, plain, values_of
+from rankscope.capture.tensors.batch_tensors import tensors_in
+from rankscope.capture.tensors.feature_ranges import FeatureRanges, Known
+from rankscope.capture.tensors.tensor_values import Values, few, plain, values_of
 
 Pair = namedtuple("Pair", "x y")
 

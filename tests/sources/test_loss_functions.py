@@ -233,3 +233,22 @@ def test_the_functions_are_put_back_and_can_be_scripted_traced_and_mapped(watche
     watched(train)
 
     assert (F.cross_entropy, F.embedding) == before
+
+
+def test_compiled_losses_are_compiled_once_whether_a_step_is_sampled_or_not(watched):
+    def train():
+        model = torch.nn.Linear(4, 3)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+        graphs = []
+
+        def backend(graph, inputs):
+            graphs.append(graph)
+            return graph.forward
+
+        loss = torch.compile(lambda x: F.cross_entropy(model(x), LABELS), backend=backend)
+        for _ in range(6):
+            loss(torch.ones(6, 4)).backward()
+            optimizer.step()
+        assert len(graphs) == 1
+
+    assert watched(train).of("loss_call") == []

@@ -170,7 +170,7 @@ def test_parameters_of_every_kind_do_no_harm_and_are_counted(watched):
 
     seen = watched(run)
 
-    assert {row.left_out for row in seen.of("sampling") if row.left_out} == {3}  # the table's gradient, the complex one twice
+    assert {row.left_out for row in seen.of("sampling") if row.left_out} == {3}
     assert {row.name for row in seen.of("weight_stat")} == {"table.weight", "scale", "exact", "unused"}
     assert [row.swallowed for row in seen.of("goodbye")] == [0]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rankscope.analysis.facts import Facts
+from rankscope.analysis.facts import Facts, Ints
 from rankscope.analysis.tables import column
 from rankscope.records.batch_contents import FROM_LOADER, BatchTensor
 from rankscope.records.training import Forward
@@ -99,7 +99,7 @@ FIELDS = (
 )  # fmt: skip
 
 
-def _phases(facts: Facts, position: int, times: np.ndarray, values: dict[str, list[int]]) -> list[str]:  # type: ignore[type-arg]
+def _phases(facts: Facts, position: int, times: Ints, values: dict[str, list[int]]) -> list[str]:
     """The phase of each row: its own mode, of a loader's batch that of the forward that follows it."""
     forwards = facts.rows(Forward, position, window=False)
     starts = forwards["time_ns"].astype(np.int64)

@@ -112,7 +112,7 @@ class Shift:
     """What this distance is where nothing changes."""
 
 
-def shift(counts: Ints, fewest: int = 8) -> Shift | None:
+def shift(counts: Ints, fewest: int = 4) -> Shift | None:
     """The batch at which the distribution of classes changes most, with `fewest` batches on each side at least."""
     if len(counts) < 2 * fewest:
         return None

@@ -73,6 +73,8 @@ EXPLAINS: dict[str, tuple[str, ...]] = {
 SYMPTOMS = ("loss-spike", "loss-not-decreasing", "overfitting")
 """What the loss shows of any fault of numerics or data: a remark beside the fault itself."""
 
+TIME = ("performance", "memory", "inference", "environment")
+"""Kinds of findings that cost time or room, and change no result."""
 ORDER = {"critical": 0, "warning": 1, "info": 2}
 """Severity -> its place among the findings."""
 
@@ -112,8 +114,9 @@ def arrange(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     )
 
 
-def _weight(finding: Finding) -> tuple[int, float]:
-    return ORDER[finding.severity], -_cost(finding) * finding.confidence
+def _weight(finding: Finding) -> tuple[int, bool, float]:
+    """Of findings that are as bad, those of a run that learns the wrong thing come before those of a slow one."""
+    return ORDER[finding.severity], finding.kind in TIME, -_cost(finding) * finding.confidence
 
 
 def _explains(finding: Finding, other: Finding) -> bool:

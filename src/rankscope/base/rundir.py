@@ -11,9 +11,12 @@ ENV_RING_DIR = "RANKSCOPE_RING_DIR"
 ENV_LEVEL = "RANKSCOPE_LEVEL"
 ENV_BUDGET = "RANKSCOPE_BUDGET"
 ENV_CONFIG = "RANKSCOPE_CONFIG"
+ENV_ON_NAN = "RANKSCOPE_ON_NAN"
 ENV_OFF = "RANKSCOPE_OFF"
 
 LEVELS = ("light", "standard", "deep")
+ON_NAN = ("report", "snapshot", "stop", "skip")
+"""What is done about a loss or a gradient that is not finite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,16 @@ class RunDir:
     def request(self) -> Path:
         """There while `rankscope diagnose` waits for the recorder's report of a run that is going on."""
         return self.root / "report.request"
+
+    @property
+    def snapshots(self) -> Path:
+        """Batches behind losses that were not finite, with the state of the random generators."""
+        return self.root / "snapshots"
+
+    @property
+    def stop(self) -> Path:
+        """Written by a rank that wants the run ended (`--on-nan stop`): why, in one line."""
+        return self.root / "stop"
 
     @property
     def sources(self) -> Path:

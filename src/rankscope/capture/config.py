@@ -10,7 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from rankscope.base.errors import UserError
-from rankscope.base.rundir import ENV_BUDGET, ENV_CONFIG, ENV_LEVEL, ENV_RING_DIR, ENV_RUN_DIR, LEVELS
+from rankscope.base.rundir import (
+    ENV_BUDGET,
+    ENV_CONFIG,
+    ENV_LEVEL,
+    ENV_ON_NAN,
+    ENV_RING_DIR,
+    ENV_RUN_DIR,
+    LEVELS,
+    ON_NAN,
+)
 
 DEFAULT_FILE = Path("rankscope.toml")
 """Read where the user names no other; in the working folder."""
@@ -33,6 +42,11 @@ class Config:
     stages: tuple[str, ...] = STAGES
     modules: str = ""
     """Glob over module paths that are observed one by one on each step; empty: only on the deep steps."""
+    on_nan: str = "report"
+    """About a loss that is not finite: `report`; `snapshot` also saves the batch and the random generators' state;
+    `stop` saves them and has the run ended; `skip` saves them and leaves the optimizer's step out."""
+    run_dir: str = ""
+    """Where snapshots go; empty: nowhere."""
     sample_hz: float = 20.0
     """Stack samples a second in the first 20 s of a process; later a quarter of it (5 at least), but at `deep`."""
 
@@ -50,7 +64,10 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Config | None:
     if not run_dir:
         return None
     folders = tuple(x for x in (environ.get(ENV_RING_DIR), os.path.join(run_dir, "rings")) if x)
-    base = Config(folders, environ.get(ENV_LEVEL, "standard"), parse_budget(environ.get(ENV_BUDGET, "1%")))
+    base = Config(
+        folders, environ.get(ENV_LEVEL, "standard"), parse_budget(environ.get(ENV_BUDGET, "1%")),
+        on_nan=environ.get(ENV_ON_NAN, "report"), run_dir=run_dir,
+    )  # fmt: skip
     path = environ.get(ENV_CONFIG)
     return with_file(base, Path(path)) if path else base
 
@@ -61,7 +78,7 @@ def with_file(config: Config, path: Path) -> Config:
 
 
 def with_values(config: Config, values: Mapping[str, Any], where: str) -> Config:
-    """`config` with the keys of one table: level, budget, stages, modules, sample_hz."""
+    """`config` with the keys of one table: level, budget, stages, modules, sample_hz, on_nan."""
     changes: dict[str, Any] = {name: getattr(config, name) for name in Config.__dataclass_fields__}
     for key, value in values.items():
         if key == "level":
@@ -79,12 +96,16 @@ def with_values(config: Config, values: Mapping[str, Any], where: str) -> Config
             if not isinstance(value, str):
                 raise UserError(f'{where}: modules = {value!r} is no text; write a glob, as "layers.*"')
             changes["modules"] = value
+        elif key == "on_nan":
+            if value not in ON_NAN:
+                raise UserError(f"{where}: on_nan = {value!r} is none of {', '.join(ON_NAN)}")
+            changes["on_nan"] = value
         elif key == "sample_hz":
             if not isinstance(value, (int, float)) or not 0 <= value <= 200:
                 raise UserError(f"{where}: sample_hz = {value!r} is no number from 0 to 200")
             changes["sample_hz"] = float(value)
         else:
-            raise UserError(f"{where}: unknown key {key!r}; known: level, budget, stages, modules, sample_hz")
+            raise UserError(f"{where}: unknown key {key!r}; known: level, budget, stages, modules, sample_hz, on_nan")
     return Config(**changes)
 
 

@@ -9,9 +9,9 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
 from rankscope.base.guard import swallow
-from rankscope.capture.activations import Activations
 from rankscope.capture.listeners import tell
-from rankscope.capture.tensor_samples import observable
+from rankscope.capture.tensors.activations import Activations
+from rankscope.capture.tensors.tensor_samples import observable
 from rankscope.records.training import Module, Subnormals
 
 if TYPE_CHECKING:

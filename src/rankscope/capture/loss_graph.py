@@ -56,7 +56,8 @@ def causal_attention(tensor: Any) -> bool:
 
 
 def _nodes(first: Any) -> Iterator[Any]:
-    waiting, seen = [first], set()
+    waiting = [first]
+    seen: set[Any] = set()
     while waiting and len(seen) < MOST_NODES:
         node = waiting.pop()
         if node is None or node in seen:

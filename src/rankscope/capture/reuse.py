@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rankscope.capture.tensor_samples import readable
+from rankscope.capture.tensors.tensor_samples import readable
 
 WATCHED: Final = 4
 """Gradients of an optimizer that are watched: its smallest ones."""

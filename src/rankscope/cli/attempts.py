@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from rankscope.base.clock import now_ns
 from rankscope.base.manifest import Attempt, Manifest, write_manifest
@@ -88,6 +89,11 @@ class Attempts:
                     self._note(stopped_ns=now_ns())
                     launch.end()
                     break
+                if self._new is not None and self._new.run.stop.exists():
+                    print(f"rankscope: {_first_line(self._new.run.stop)}; ending the command", file=sys.stderr)
+                    self._note(stopped_ns=now_ns())
+                    launch.end()
+                    break
             self._note(ended_ns=now_ns(), exit_code=launch.exit_code, why=self._why(launch.exit_code))
             if self._another() and not self._last.stopped_ns:
                 launch.end()  # what the command has left behind would be in the next one's way
@@ -98,7 +104,7 @@ class Attempts:
 
     def _why(self, code: int | None) -> str:
         if self._last.stopped_ns:
-            return "hang"
+            return "nan" if self._new is not None and self._new.run.stop.exists() else "hang"
         if self._signals.received is not None:
             return "interrupted"
         return "failure" if code else "done"
@@ -171,3 +177,11 @@ class Attempts:
         if self._policy.restarts_after(self._last.why) and self._last.number > self._policy.restarts:
             print(f"rankscope: {self._how()}; no restart is left (--restarts {self._policy.restarts})", file=sys.stderr)
         return True
+
+
+def _first_line(path: Path) -> str:
+    """What a rank wrote; it may be writing yet."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").partition("\n")[0] or "a rank asks for the end"
+    except OSError:
+        return "a rank asks for the end"

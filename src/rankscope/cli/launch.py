@@ -18,6 +18,7 @@ from rankscope.base.rundir import (
     ENV_BUDGET,
     ENV_CONFIG,
     ENV_LEVEL,
+    ENV_ON_NAN,
     ENV_RING_DIR,
     ENV_RUN_DIR,
     RunDir,
@@ -62,6 +63,7 @@ def observed_environment(
         ENV_RUN_DIR: str(run.root),
         ENV_LEVEL: config.level,
         ENV_BUDGET: str(config.budget),
+        ENV_ON_NAN: config.on_nan,
     }
     if rings is not None:
         observed[ENV_RING_DIR] = str(rings)

@@ -223,12 +223,12 @@ def evaluations(every: int = 10, site: str = EVALUATE, loader: int = 0, **fields
 
 
 def schedule(ratio: int, horizon: int = 0, kind: str = "CosineAnnealingLR", micro_batches: int = 1,
-             lr: Callable[[int], float] = lambda step: 1e-3 * (1 - step / 140), accelerated: int = 0) -> Facts:  # fmt: skip
+             lr: Callable[[int], float] = lambda step: 1e-3 * (1 - step / 140), **fields: int) -> Facts:  # fmt: skip
     """A schedule that steps so many times for each step of the optimizer."""
 
     def put(w: Writer, rank: int, step: int, t: int) -> None:
         w.put(SchedulerStat, t, t, step, name=kind, scheduled=ratio * step, stepped=step, horizon=horizon, number=1,
-              optimizer=1, accelerated=accelerated)  # fmt: skip
+              optimizer=1, **fields)  # fmt: skip
 
     return Training(extra=on_samples(put), micro_batches=micro_batches, lr=lr).facts()
 

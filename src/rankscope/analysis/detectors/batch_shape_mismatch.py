@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 from rankscope.analysis import wording
 from rankscope.analysis.batch_contents import TRAINING, Seen, batch_tensors
@@ -58,7 +59,7 @@ class BatchShapeMismatch(Detector):
     """
 
     name = "batch-shape-mismatch"
-    needs: tuple[type[Record], ...] = ()
+    needs: ClassVar[tuple[type[Record], ...]] = ()
     any_length = True
     inference = True
 

@@ -160,10 +160,7 @@ def _twice(facts: Facts) -> Double | None:
         if abs(ratio - 1) < EXACT_HALF:
             ratio = 1.0
     severity = "critical" if ratio is not None and ratio != 1 and not adaptive(facts) else "warning"
-    rows = facts.rows(Collective, 0, window=False)
-    rows = rows[(column(rows, Collective, "in_backward") == 0) & np.isin(rows["step"], both)]
-    rows = rows[np.argsort(-column(rows, Collective, "elements"), kind="stable")]
-    place = facts.place(0, int(column(rows, Collective, "site")[0])) if len(rows) else None
+    place = _hand_place(facts)
     evidence = [Evidence("steps with reductions of its size in backward and after it", float(len(both)), "count")]
     if ratio is not None:
         evidence.append(Evidence("size of a gradient after over before the second reduction", ratio, "x"))
@@ -223,7 +220,9 @@ def _forward_place(facts: Facts) -> Place | None:
 
 
 def _hand_place(facts: Facts) -> Place | None:
+    """The line that gives most elements into reductions outside of backward, once training has begun."""
     rows = facts.rows(Collective, 0, window=False)
     rows = rows[(column(rows, Collective, "in_backward") == 0) & (rows["step"] > 0)]
-    sites, counts = np.unique(column(rows, Collective, "site"), return_counts=True)
-    return facts.place(0, int(sites[int(np.argmax(counts))])) if len(sites) else None
+    sites, inverse = np.unique(column(rows, Collective, "site"), return_inverse=True)
+    elements = np.bincount(inverse, weights=column(rows, Collective, "elements"), minlength=len(sites))
+    return facts.place(0, int(sites[int(np.argmax(elements))])) if len(sites) else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -74,7 +75,7 @@ class IndexOutOfRange(Detector):
     """
 
     name = "index-out-of-range"
-    needs: tuple[type[Record], ...] = ()
+    needs: ClassVar[tuple[type[Record], ...]] = ()
     any_length = True
     inference = True
 

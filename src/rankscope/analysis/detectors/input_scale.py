@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -138,12 +138,14 @@ def _inputs(facts: Facts) -> Iterator[_Input]:
         if layer is None or len(all_of) < FEWEST_LOOKS or layer.fan_in < 2:
             continue
         yield _Input(
-            layer, tuple(all_of), *(float(np.median([getattr(one, field) for one in all_of])) for field in FIELDS),
-            all(one.integral for one in all_of),
+            layer, tuple(all_of), _median(one.rms for one in all_of), _median(one.mean for one in all_of),
+            _median(one.std for one in all_of), _median(one.least for one in all_of),
+            _median(one.most for one in all_of), all(one.integral for one in all_of),
         )  # fmt: skip
 
 
-FIELDS = ("rms", "mean", "std", "least", "most")
+def _median(values: Iterable[float]) -> float:
+    return float(np.median(list(values)))
 
 
 def _too_large(one: _Input) -> tuple[str, float] | None:

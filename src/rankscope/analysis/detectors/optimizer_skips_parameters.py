@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from rankscope.analysis.detector import CannotExamine, Detector
 from rankscope.analysis.facts import Facts
 from rankscope.analysis.tables import column
-from rankscope.analysis.tensors import Series, gradients, inventory, weights
+from rankscope.analysis.tensors import Series, gradients, inventory, raw_gradients, weights
 from rankscope.analysis.wiring import elements, finding, listed
 from rankscope.base.finding import Evidence, Finding
 from rankscope.records.inventory import Optimizer, Parameter
@@ -47,12 +47,12 @@ class OptimizerSkipsParameters(Detector):
 
     ## What shows it
     From some step to the end: a gradient that is finite and not zero, a learning rate above zero, and not one element
-    that changes, while other parameters of the same optimizer do. An update of the expected size would have been many
-    times the spacing of the number format.
+    that changes. An update of the expected size would have been many times the spacing of the number format.
 
     ## What else looks like it
     Updates that are rounded away (`update-lost-to-precision`), a learning rate of zero for the group, steps that the
-    loss scaler leaves out, and replicas whose update arrives from another rank a moment later.
+    loss scaler leaves out, and replicas whose update arrives from another rank a moment later. `p.grad = None` for a
+    layer, from the beginning on, is a way to freeze it.
 
     ## What to do
     Compare a parameter before and after `optimizer.step()`; use torch's own optimizer on the same gradients.
@@ -111,40 +111,52 @@ class OptimizerSkipsParameters(Detector):
 def _skipped(
     facts: Facts, position: int, optimizer: Optimizer, model: str, parameter: Parameter
 ) -> _Skipped | None:
-    series, given = weights(facts).get((model, parameter.path)), gradients(facts).get((model, parameter.path))
-    if series is None or given is None or position not in series.positions or position not in given.positions:
-        return None
+    key = model, parameter.path
+    series = weights(facts).get(key)
     spacing = SPACING.get(parameter.dtype)
     rates = _rates(facts, position, optimizer, parameter)
-    if spacing is None or not rates:
+    if series is None or position not in series.positions or spacing is None or not rates:
         return None
-    common = np.intersect1d(series.steps, given.steps)
-    series, given = series.where(np.isin(series.steps, common)), given.where(np.isin(given.steps, common))
-    rate = np.array([rates.get(step, 0.0) for step in common.tolist()])
-    size = given.of(position, "rms")
+    given = _sizes(series.steps, gradients(facts).get(key), position)
+    # What backward left: a wrapper may hide it from the optimizer.
+    hidden = np.isnan(given)
+    size = np.where(hidden, _sizes(series.steps, raw_gradients(facts).get(key), position), given)
+    rate = np.array([rates.get(step, 0.0) for step in series.steps.tolist()])
     # Adam's update is about the rate whatever the gradient is, SGD's is in proportion to it.
     with np.errstate(invalid="ignore", divide="ignore"):
         expected = rate * np.minimum(size, 1.0) / (spacing * series.of(position, "rms"))
-    # Some updates arrive after the optimizer's step: it must be the same at all samples from there on.
-    counts = _eligible(series, given, position) & (size > 0) & (expected > CLEAR)
+        counts = _eligible(series, position, hidden) & (size > 0) & (expected > CLEAR)
     still = np.asarray((series["changed"] == 0).all(axis=0))
     if not counts.any() or not still[counts][-1]:
         return None
+    # Some updates arrive after the optimizer's step: it must be the same at all samples from there on.
     prints = series.of(position, "fingerprint")
-    begins = [0, *(np.flatnonzero(~still) + 1).tolist(), *(np.flatnonzero(np.diff(prints)) + 1).tolist()]
-    tail = counts & (np.arange(len(common)) >= max(begins))
-    if tail.sum() < FEWEST_STEPS:
-        return None
+    begin = max([0, *(np.flatnonzero(~still) + 1).tolist(), *(np.flatnonzero(np.diff(prints)) + 1).tolist()])
+    tail = counts & (np.arange(len(still)) >= begin)
+    if tail.sum() < FEWEST_STEPS or (hidden[tail].any() and not begin):
+        return None  # `p.grad = None` from the beginning is a way to freeze
     at = np.flatnonzero(tail)
     return _Skipped(
-        parameter, int(common[at[0]]), int(tail.sum()), float(size[at].max()), float(expected[at].min())
+        parameter, int(series.steps[at[0]]), int(tail.sum()), float(size[at].max()), float(expected[at].min())
     )  # fmt: skip
 
 
-def _eligible(series: Series, given: Series, position: int) -> NDArray[np.bool_]:
-    """[k] whether an optimizer that holds it stepped, with a finite gradient, and both sides of the step were seen."""
-    good = (series.of(position, "held") > 0) & (series.of(position, "gradient") > 0)
-    good &= (series.of(position, "compared") > 0) & (given.of(position, "finite") > 0)
+def _sizes(steps: NDArray[np.int64], series: Series | None, position: int) -> NDArray[np.float64]:
+    """[k] root mean square of a gradient at these steps; NaN where there is none, 0 where it is not finite."""
+    found = np.full(len(steps), np.nan)
+    if series is not None and position in series.positions:
+        common, here, there = np.intersect1d(steps, series.steps, return_indices=True)
+        if len(common):
+            finite = series.of(position, "finite")[there] > 0
+            found[here] = np.where(finite, series.of(position, "rms")[there], 0.0)
+    return found
+
+
+def _eligible(series: Series, position: int, hidden: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """[k] whether an optimizer that holds it stepped, with its gradient unless that was hidden from it, and both sides
+    of the step were seen."""
+    good = (series.of(position, "held") > 0) & (series.of(position, "compared") > 0)
+    good &= hidden | (series.of(position, "gradient") > 0)
     return np.asarray(good & (series.of(position, "zeros") < 255))
 
 

@@ -82,7 +82,7 @@ class UnreadableSample(Detector):
         fatal = [e for e in found if _ends_the_run(facts, e)]
         first = fatal[0] if fatal else found[0]
         positions = tuple(sorted({e.position for e in found if not fatal or e is first}))
-        step = _step(facts, first)
+        step = facts.step_count(first.position) if fatal else _step(facts, first)
         instead = "with another in its place" if first.caught_inside else "without its batch"
         goes_on = "" if fatal else f"; the run goes on {instead}"
         who = wording.ranks(facts, (first.position,)) if facts.size > 1 else "the run"
@@ -97,7 +97,7 @@ class UnreadableSample(Detector):
             component=f"{first.dataset}: {first.sample}",
             location=wording.location(first.place),
             first_step=step,
-            last_step=_step(facts, found[-1]),
+            last_step=max(step, _step(facts, found[-1])),
             cost=Cost(None, None, None),
             evidence=(
                 *(

@@ -7,11 +7,11 @@ from threading import get_ident
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Final
 
-from rankscope.capture.batch_tensors import tensors_in
-from rankscope.capture.feature_ranges import FeatureRanges
 from rankscope.capture.sampling import Schedule
 from rankscope.capture.source import Source
-from rankscope.capture.tensor_values import may_look, plain, shape_of, values_of
+from rankscope.capture.tensors.batch_tensors import tensors_in
+from rankscope.capture.tensors.feature_ranges import FeatureRanges
+from rankscope.capture.tensors.tensor_values import may_look, plain, shape_of, values_of
 from rankscope.records.batch_contents import FROM_LOADER, INTO_LAYER, INTO_MODEL, BatchTensor, FeatureRange
 from rankscope.records.numerics import Sampling
 from rankscope.records.record import two_floats

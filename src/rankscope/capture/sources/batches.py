@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 READ_FIRST, READ_EVERY = 64, 4
 """Contents are read of so many batches at the start of a pass, then of one of so many, the same on all ranks: it takes
 5 µs of two tensors."""
-LABELLED_FIRST, LABELLED_EVERY = 16, 8
+LABELLED_FIRST, LABELLED_EVERY = 64, 8
 """Labels are counted in so many batches at the start of a pass, then in one of so many: it costs as much again."""
 MOST_WAITING: Final = 4096
 """Batches whose indices are known and that have not come yet; a loader asks for a few ahead of time."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rankscope.base.guard import swallow
 from rankscope.capture.patches import Patches
 from rankscope.capture.source import Source
-from rankscope.capture.tensor_samples import observable, readable
+from rankscope.capture.tensors.tensor_samples import observable, readable
 from rankscope.records.activations import EvaluationLoss
 from rankscope.records.record import float_bits
 

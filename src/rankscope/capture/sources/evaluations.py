@@ -7,9 +7,9 @@ from threading import get_ident
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
-from rankscope.capture.dropout_code import calls_dropout
 from rankscope.capture.source import Source
-from rankscope.capture.tensor_samples import observable
+from rankscope.capture.tensors.dropout_code import calls_dropout
+from rankscope.capture.tensors.tensor_samples import observable
 from rankscope.records.wiring import EvaluationPass
 
 if TYPE_CHECKING:

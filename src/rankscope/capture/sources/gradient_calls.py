@@ -19,7 +19,7 @@ from rankscope.capture.patches import Patches
 from rankscope.capture.sampling import FIRST
 from rankscope.capture.source import Source
 from rankscope.capture.summed_backward import summed_backward
-from rankscope.capture.tensor_samples import norms, observable, readable
+from rankscope.capture.tensors.tensor_samples import norms, observable, readable
 from rankscope.records.gradient_calls import (
     NOT_FINITE,
     OUTSIDE_CLIP,
@@ -36,6 +36,7 @@ from rankscope.records.training import Call
 if TYPE_CHECKING:
     from rankscope.capture.agent import Agent
 
+NO_SCALE: Final = two_floats(1.0, 0.0)
 SHOWN: Final = 6
 """Paths that a record names."""
 FIRST_ATTEMPTS: Final = 4
@@ -115,8 +116,8 @@ class GradientCalls(Source):
         """Identity of a wrapper -> forwards through it, past it, and where the last one past it was called."""
         self._holders: dict[int, tuple[weakref.ref[Any], list[int]]] = {}
         """Identity of the first parameter of a clipping -> the parameter, and the optimizers that hold it."""
-        self._count = self._usual = 0
-        """Backward calls in this step so far, and the most that a finished step had."""
+        self._usual = 0
+        """The most backward calls that were made before an optimizer step."""
 
     def _here(self) -> bool:
         agent = self._agent
@@ -128,7 +129,6 @@ class GradientCalls(Source):
             self._step = self._agent.step
             self._clipped.clear()
             self._passed.clear()
-            self._usual, self._count = max(self._usual, self._count), 0
 
     # -- clipping ----------------------------------------------------------------------------------------------
 
@@ -182,7 +182,8 @@ class GradientCalls(Source):
             norm = self._number(result) if float(kind) == 2.0 else nan
         elif function == "clip_grads_with_norm_":
             norm = self._number(args[1] if len(args) > 1 else kwargs.get("total_norm"))
-        sizes, found = two_floats(self._number(limit), norm), two_floats(scale, 0.0) | count << 32
+        sizes = two_floats(self._number(limit), norm)
+        found = (NO_SCALE if scale == 1.0 else two_floats(scale, 0.0)) | count << 32
         flags = agent.site(2) | (scale != 1.0) << 16
         agent.put(monotonic_ns(), 0, GradientClip.code, agent.name(function), agent.step, sizes, found, flags)
 
@@ -284,7 +285,7 @@ class GradientCalls(Source):
 
     def _before_backward(self, roots: Any, site: int) -> None:
         agent = self._agent
-        if agent.ring is None or not (agent.sampled or self._suspicious()):
+        if not (agent.sampled or self._suspicious()) or agent.ring is None:
             return
         if type(roots) in (tuple, list) and len(roots) == 1:
             roots = roots[0]
@@ -311,16 +312,14 @@ class GradientCalls(Source):
             agent.own_ns += monotonic_ns() - begin
 
     def _after_backward(self) -> None:
-        self._begin()
-        suspicious = self._suspicious()
-        self._count += 1
-        if suspicious and self._agent.ring is not None and self._here() and observable():
+        if self._suspicious() and self._agent.ring is not None and self._here() and observable():
             self._put_not_finite()
 
     def _suspicious(self) -> bool:
         """Whether this backward is one of many more than a step usually has: optimizer steps are left out, by hand."""
-        count = self._count + 1 if self._agent.step == self._step else 1
-        return count >= FIRST_ATTEMPTS and count > 2 * self._usual and count & (count - 1) == 0
+        before = self._agent.micro_batches
+        # Number 4, 8, 16, ... of them.
+        return before >= FIRST_ATTEMPTS - 1 and before >= 2 * self._usual and before & (before + 1) == 0
 
     def _put_not_finite(self) -> None:
         """Which gradients are not finite now, those nearest to the loss first."""
@@ -347,6 +346,7 @@ class GradientCalls(Source):
             return
         self._stepped += 1
         agent = self._agent
+        self._usual = max(self._usual, agent.micro_batches)
         if not agent.sampled:
             return
         begin = monotonic_ns()

@@ -9,15 +9,15 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Final
 
 from rankscope.base.guard import swallow
-from rankscope.capture.causality import is_causal
 from rankscope.capture.inventory import clean
 from rankscope.capture.loss_graph import broadcast_of, causal_attention, grown_difference, probabilities_given
-from rankscope.capture.loss_values import INDEXED, LOSSES, argument, classes_of, out_of_range, rows_kind
 from rankscope.capture.patches import Patches
 from rankscope.capture.sampling import Schedule
 from rankscope.capture.source import Source
-from rankscope.capture.tensor_values import few, may_look, plain, values_of
-from rankscope.capture.token_lags import Tokens, lags_of, tokens_of
+from rankscope.capture.tensors.causality import is_causal
+from rankscope.capture.tensors.loss_values import INDEXED, LOSSES, argument, classes_of, out_of_range, rows_kind
+from rankscope.capture.tensors.tensor_values import few, may_look, plain, values_of
+from rankscope.capture.tensors.token_lags import Tokens, lags_of, tokens_of
 from rankscope.records.batch_contents import GROWN, UNKNOWN, IndexFailure, LossCall, TokenLag
 from rankscope.records.numerics import Sampling
 from rankscope.records.record import two_floats

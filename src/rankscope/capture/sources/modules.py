@@ -125,12 +125,8 @@ class Modules(Source):
             agent.phase = before
             if evaluates:
                 tell(agent.after_evaluation, "looking at an evaluation", module, flags & 0xFFFF)
-            mode = flags >> 32 & 3
-            if (agent.sampled or mode != self._modes.get(name)) and output is not None:
-                self._modes[name] = mode
-                told = agent.on_forward if agent.sampled else agent.on_turn
-                if told:
-                    tell(told, "looking at a forward", module, max(name, 0), args, kwargs, output)
+            if output is not None and (agent.sampled or flags >> 32 & 3 != self._modes.get(name)):
+                self._tell(module, max(name, 0), flags >> 32 & 3, args, kwargs, output)
             try:
                 agent.put(t1, t2 - t1, Forward.code, max(name, 0), agent.step, elements, 0, flags)
                 if not agent.step:
@@ -141,6 +137,13 @@ class Modules(Source):
                     agent.hooks += 1
             except Exception as error:  # noqa: BLE001
                 swallow("recording a forward", error)
+
+    def _tell(self, module: Any, name: int, mode: int, args: Any, kwargs: Any, output: Any) -> None:  # noqa: PLR0917
+        """On a sampled step, or where a model is called in another mode than before, tell who looks at forwards."""
+        agent = self._agent
+        self._modes[name] = mode
+        told = agent.on_forward if agent.sampled else agent.on_turn
+        tell(told, "looking at a forward", module, name, args, kwargs, output)
 
     def _describe(self, known: _Known, module: Any, args: Any, kwargs: Any) -> tuple[int, int]:
         """(elements of the inputs, flags) of one root call."""
@@ -192,7 +195,7 @@ def _unwrapped(module: Any) -> Any:
     """The user's model inside DDP, FSDP, DataParallel and torch.compile."""
     while True:
         # A scripted module's has no `get`.
-        inner = module._modules["_orig_mod"] if "_orig_mod" in module._modules else None
+        inner = module._modules["_orig_mod"] if "_orig_mod" in module._modules else None  # noqa: SIM401
         if inner is None and type(module).__module__.startswith(("torch.nn.parallel.", "torch.distributed.")):
             inner = module._modules.get("module") or module._modules.get("_fsdp_wrapped_module")
         if inner is None:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Iterator
+from pathlib import Path
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Final
 
-from rankscope.capture import autograd_trace
+from rankscope.base.guard import guard
+from rankscope.base.rundir import RunDir
+from rankscope.capture.describe import describe_process
 from rankscope.capture.inventory import Held, Stock
 from rankscope.capture.patches import Patches
 from rankscope.capture.source import Source
-from rankscope.capture.tensor_samples import readable
+from rankscope.capture.tensors import autograd_trace, snapshots
+from rankscope.capture.tensors.tensor_samples import readable
 from rankscope.records.not_finite import BATCH, GRADIENT, NOTHING_TO_LEARN, OPERATION, PARAMETER, UNKNOWN, NotFinite
 from rankscope.records.record import two_floats
 
@@ -35,6 +39,7 @@ class NotFiniteLosses(Source):
 
     def install(self, agent: Agent) -> None:
         import torch
+        from torch.optim import optimizer
 
         self._agent = agent
         self._tensor = torch.Tensor
@@ -45,12 +50,14 @@ class NotFiniteLosses(Source):
         hooks = torch.autograd.graph.saved_tensors_hooks
         self._patches.replace(hooks, "__enter__", self._entering(hooks.__enter__))
         agent.on_batch.append(self._on_batch)
+        self._hook = optimizer.register_optimizer_step_pre_hook(self._before_optimizer)
         agent.on_lost_loss.append(self._on_lost_loss)
         agent.on_lost_gradients.append(self._on_lost_gradients)
         agent.in_child.append(self._in_child)
 
     def remove(self) -> None:
         self._patches.undo()
+        self._hook.remove()
         self._agent.on_batch.remove(self._on_batch)
         self._agent.on_lost_loss.remove(self._on_lost_loss)
         self._agent.on_lost_gradients.remove(self._on_lost_gradients)
@@ -105,6 +112,7 @@ class NotFiniteLosses(Source):
             module = agent.name(before.path) if before is not None else 0
         counts = len(lost), len(stock.held)
         self._put(name, origin, site, counts, module=module, detail=detail, values=(low, high))
+        self._act("the loss is not finite")
 
     def _on_lost_gradients(self, root: Any, site: int) -> None:
         # The gradients of a lost loss are lost as well.
@@ -117,6 +125,29 @@ class NotFiniteLosses(Source):
         if lost:
             name, counts = self._lost_by(root, lost), (len(lost), len(stock.held))
             self._put(name, GRADIENT, site, counts, module=agent.name(lost[0].path))
+
+    def _act(self, why: str) -> None:
+        """What the user wants done beyond a record."""
+        config, agent = self._agent.config, self._agent
+        if config.on_nan == "report" or not config.run_dir:
+            return
+        run, rank = RunDir(Path(config.run_dir)), describe_process(agent).rank
+        snapshots.save(run.snapshots, rank, agent.step, dict(self._batch_now()), why)
+        if config.on_nan == "stop":
+            snapshots.ask_to_stop(run.stop, f"rank {rank}, step {agent.step}: {why} (--on-nan stop)")
+
+    def _before_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        """Where steps are to be skipped: without gradients an optimizer changes nothing, on no rank, for all of them
+        have got the same."""
+        if self._agent.config.on_nan != "skip" or self._agent.ended:
+            return
+        with guard("skipping a step"):
+            parameters = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+            if all(_finite(p.grad) for p in parameters):
+                return
+            for parameter in parameters:
+                parameter.grad = None
+            self._act("the gradients are not finite")
 
     def _put(
         self, name: int, origin: int, site: int, counts: tuple[int, int], *, module: int, detail: int = 0,

@@ -14,7 +14,7 @@ from rankscope.capture.listeners import tell
 from rankscope.capture.optimizers import learning_rate
 from rankscope.capture.sampling import Schedule
 from rankscope.capture.source import Source
-from rankscope.capture.tensor_samples import Samples, Stat, norms, observable, readable
+from rankscope.capture.tensors.tensor_samples import Samples, Stat, norms, observable, readable
 from rankscope.records import payload
 from rankscope.records.numerics import (
     AFTER_BACKWARD,

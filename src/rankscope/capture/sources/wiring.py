@@ -9,14 +9,14 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
 from rankscope.base.guard import swallow
-from rankscope.capture import averages, odd_parts
 from rankscope.capture.inventory import Stock
-from rankscope.capture.odd_parts import Loaded, Part
 from rankscope.capture.patches import Patches
 from rankscope.capture.reuse import Used, used_by, watched
 from rankscope.capture.sampling import FIRST
 from rankscope.capture.source import Source
-from rankscope.capture.tensor_samples import Samples, observable
+from rankscope.capture.tensors import averages, odd_parts
+from rankscope.capture.tensors.odd_parts import Loaded, Part
+from rankscope.capture.tensors.tensor_samples import Samples, observable
 from rankscope.records.wiring import FREEZE_WITHOUT_EFFECT, LOADED, UNREGISTERED, Average, GradientReuse, OddPart
 
 if TYPE_CHECKING:
@@ -26,10 +26,10 @@ MIX = 0xD1342543DE82EF95
 
 
 class Wiring(Source):
-    """On sampled steps: what becomes of gradients that were used, and averages of weights; on the first ones and then
-    ever more seldom also parts of models that are not registered, were loaded, or should have been frozen.
+    """What becomes of gradients that were used, averages of weights, and odd parts of models, on sampled steps.
 
-    Between the steps it only tests whether gradients are watched.
+    Parts that are not registered, were loaded, or should have been frozen are looked for in the first steps, and then
+    ever more seldom. Between the sampled steps it only tests whether gradients are watched.
     """
 
     name = "wiring"

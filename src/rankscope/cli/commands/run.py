@@ -13,7 +13,7 @@ from types import FrameType
 
 from rankscope.base.errors import UserError
 from rankscope.base.manifest import Manifest, write_manifest
-from rankscope.base.rundir import LEVELS, RunDir
+from rankscope.base.rundir import LEVELS, ON_NAN, RunDir
 from rankscope.capture.config import DEFAULT_FILE, Config, parse_budget, with_file
 from rankscope.cli.command import Command
 from rankscope.cli.options import add_report_options, add_runs_dir, check_targets, runs_dir, whole_number
@@ -34,6 +34,11 @@ class Run(Command):
         parser.add_argument("--level", choices=LEVELS, help="how much is recorded (default: standard)")
         parser.add_argument("--budget", help="share of the step time that observation should keep to (default: 1%%)")
         parser.add_argument("--config", type=Path, metavar="FILE", help="settings (default: ./rankscope.toml)")
+        parser.add_argument(
+            "--on-nan", choices=ON_NAN,
+            help="when a loss is not finite: say so (default); also save the batch (`snapshot`), and end the run "
+            "(`stop`) or leave the optimizer's step out (`skip`)",
+        )  # fmt: skip
         add_report_options(parser)
         add_restart_options(parser)
         parser.add_argument("command_line", nargs=argparse.REMAINDER, metavar="-- COMMAND...", help="what to start")
@@ -90,6 +95,8 @@ def _config(args: argparse.Namespace) -> Config:
     config = with_file(Config(), args.config) if args.config else Config()
     if args.level:
         config = replace(config, level=args.level)
+    if getattr(args, "on_nan", None):
+        config = replace(config, on_nan=args.on_nan)
     if args.budget:
         config = replace(config, budget=parse_budget(args.budget, "--budget"))
     return config

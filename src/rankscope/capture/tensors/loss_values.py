@@ -96,8 +96,8 @@ def _rows(prediction: Tensor) -> Tensor:
     """[rows, classes] in double precision: some rows at even distances."""
     import torch
 
-    if prediction.dim() > 2:  # [N, C, places ...]: the first place of each sample
-        prediction = prediction[(slice(None), slice(None), *(0,) * (prediction.dim() - 2))]
+    while prediction.dim() > 2:  # [N, C, places ...]: the first place of each sample
+        prediction = prediction.select(-1, 0)
     rows = prediction if prediction.dim() == 2 else prediction[None]
     most = max(2, min(ROWS, ELEMENTS // max(1, rows.shape[1])))
     return rows[:: -(-rows.shape[0] // most)].to(torch.float64)

@@ -12,7 +12,7 @@ from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, Method
 from typing import Any, Final
 
 from rankscope.capture import callsite
-from rankscope.capture.tensor_samples import readable
+from rankscope.capture.tensors.tensor_samples import readable
 
 NAMES: Final = re.compile(
     r"(^|_)((ema|swa|polyak|shadow)(_?(model|net|network|weights?|params?|state|dict|\d+))*"

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from rankscope.capture.tensor_samples import observable
+from rankscope.capture.tensors.tensor_samples import observable
 
 if TYPE_CHECKING:
     from torch import Tensor

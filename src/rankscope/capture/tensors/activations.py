@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rankscope.base.guard import swallow
 from rankscope.capture.sampling import Schedule
-from rankscope.capture.tensor_samples import observable, readable
+from rankscope.capture.tensors.tensor_samples import observable, readable
 from rankscope.records.activations import ActivationStat, PredictionStat, UnitStat
 from rankscope.records.numerics import Sampling
 from rankscope.records.record import two_floats
