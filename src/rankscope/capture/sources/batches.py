@@ -27,8 +27,10 @@ MOST_WAITING: Final = 4096
 
 
 class Batches(Source):
-    """Reads a few elements of each batch, where they lie; the indices of its samples are seen as the rank's sampler
-    gives them out."""
+    """Reads a few elements of each batch, where they lie.
+
+    The indices of its samples are seen as the rank's sampler gives them out.
+    """
 
     name = "batches"
     emits = (Batch, LoaderPass, BatchLabels)

@@ -32,7 +32,7 @@ class EvaluationLosses(Source):
     `torch.jit.script` is given it.
     """
 
-    name = "evaluation_losses"
+    name = "evaluation-losses"
     emits = (EvaluationLoss,)
     stage = "numerics"
 

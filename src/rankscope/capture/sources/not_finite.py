@@ -17,7 +17,8 @@ from rankscope.capture.patches import Patches
 from rankscope.capture.source import Source
 from rankscope.capture.tensors import autograd_trace, snapshots
 from rankscope.capture.tensors.tensor_samples import readable
-from rankscope.records.not_finite import BATCH, GRADIENT, NOTHING_TO_LEARN, OPERATION, PARAMETER, UNKNOWN, NotFinite
+from rankscope.records.not_finite import BATCH, GRADIENT, NOTHING_TO_LEARN, OPERATION, PARAMETER, UNKNOWN
+from rankscope.records.not_finite import NotFinite as NotFiniteRecord
 from rankscope.records.record import two_floats
 
 if TYPE_CHECKING:
@@ -29,12 +30,14 @@ MOST_TENSORS: Final = 8
 """Of a batch."""
 
 
-class NotFiniteLosses(Source):
-    """Looks, once a loss is not finite, at the batch, the parameters and the graph behind it, all of which are still as
-    the forward left them. Before that it costs weak references to the batch."""
+class NotFinite(Source):
+    """Looks at the batch, the parameters and the graph behind a loss that is not finite.
 
-    name = "not_finite"
-    emits = (NotFinite,)
+    All of them are still as the forward left them. Before that it costs weak references to the batch.
+    """
+
+    name = "not-finite"
+    emits = (NotFiniteRecord,)
     stage = "numerics"
 
     def install(self, agent: Agent) -> None:
@@ -157,7 +160,7 @@ class NotFiniteLosses(Source):
         affected, parameters = (min(count, 65535) for count in counts)
         b = module | site << 16 | detail << 32
         c = origin | max(0, self._ordinal) << 4 | affected << 28 | parameters << 44 | (self._ordinal >= 0) << 60
-        agent.put(monotonic_ns(), 0, NotFinite.code, name, agent.step, two_floats(*values), b, c)
+        agent.put(monotonic_ns(), 0, NotFiniteRecord.code, name, agent.step, two_floats(*values), b, c)
 
     def _lost_by(self, root: Any, lost: list[Held]) -> int:
         """Name id of the operation with an infinite derivative before the lost parameters; 0 where none is likely."""

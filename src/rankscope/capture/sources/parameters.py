@@ -38,9 +38,10 @@ SMALL: Final = 1 << 16
 
 
 class Parameters(Source):
-    """On a sampled step: gradients after the last backward and as the optimizer gets them, parameters and buffers
-    before and after, whether gradients were cleared.
+    """Gradients, parameters and buffers on sampled steps.
 
+    Gradients as the last backward left them and as the optimizer gets them, parameters and buffers before and after,
+    and whether gradients were cleared.
     Reads what lies in memory anyway; nothing is communicated, and no device is waited for: tensors on a device are
     left out, and counted.
     """
