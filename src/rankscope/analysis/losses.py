@@ -114,6 +114,11 @@ def not_made_to_fall(facts: Facts) -> str | None:
     return facts.once(_not_made_to_fall)
 
 
+def makes_its_own_data(facts: Facts) -> bool:
+    """Whether a model that is trained also acts: it is called without a backward in most steps."""
+    return any(facts.once(_acts, position) for position in range(facts.size))
+
+
 def running_median(values: Floats, width: int) -> Floats:
     """[k] median of the finite values around each one, `width` of them (odd); narrower at the ends."""
     if not len(values):
@@ -181,7 +186,7 @@ def _not_made_to_fall(facts: Facts) -> str | None:
     values = regular[0].values[regular[0].finite]
     if len(values) and float(values.min()) < 0:
         return "the loss falls below zero"
-    if any(_acts(facts, position) for position in range(facts.size)):
+    if makes_its_own_data(facts):
         return "the trained model is called without a backward in most steps: it may make its own data"
     return None
 

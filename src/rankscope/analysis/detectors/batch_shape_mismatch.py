@@ -132,7 +132,7 @@ def _stopped(facts: Facts) -> Iterator[_Mismatch]:
             positions, "critical", 0.95,
             f"{wording.numbered(facts.numbers(positions))}: prediction and target disagree in {told}, in step "
             f"{end.step}{wording.at(place)}",
-            collapsed[-1][0].source if collapsed else calls[-1].function if calls else None, place, end.step, None,
+            _named(collapsed[-1][0]) if collapsed else calls[-1].function if calls else None, place, end.step, None,
             tuple(evidence),
         )  # fmt: skip
         return
@@ -188,13 +188,18 @@ def _collapsed(facts: Facts) -> Iterator[_Mismatch]:
     yield _Mismatch(
         positions, "warning", 0.8,
         f"batches of {one.source}: {one.path} has 1 sample where {asked:.0f} were asked for and labelled",
-        one.source, None, min(t.step for t, _ in found), max(t.step for t, _ in found),
+        _named(one), None, min(t.step for t, _ in found), max(t.step for t, _ in found),
         (
             Evidence("batches looked at with one sample in that tensor", float(len(found)), "count"),
             Evidence("samples that the loader was asked for", asked, "count"),
             Evidence("first dimension of that tensor", float(one.sizes[0]), "count"),
         ),
     )  # fmt: skip
+
+
+def _named(tensor: Seen) -> str:
+    """`batch['signal'] of Windows`."""
+    return f"{tensor.path} of {tensor.source}"
 
 
 def _collapsed_batches(facts: Facts) -> list[tuple[Seen, float]]:

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rankscope.analysis import wording
 from rankscope.analysis.detector import CannotExamine, Detector
 from rankscope.analysis.facts import Facts
 from rankscope.analysis.layers import Layer, layers
+from rankscope.analysis.losses import curves
 from rankscope.analysis.tables import Rows, column
 from rankscope.analysis.tensors import Key
 from rankscope.base.finding import Cost, Evidence, Finding
@@ -30,6 +32,8 @@ LOOKS = 2
 """Looks in a row, each at another batch, over which a unit must be off."""
 APART = 8
 """Steps between the first and the last look of a layer at least: in the first steps much is still on its way."""
+SETTLED = 8
+"""Steps after which a training has taken its first large steps."""
 LESS = 0.05
 """By how much the share must have gone down for units to be coming back."""
 AGREES = 0.9
@@ -38,6 +42,12 @@ of all batches and calls of a step, of which one is looked at."""
 BUSY = 0.1
 """Part of the inputs that the other units answer to. Below it the code is sparse on purpose (a sparse autoencoder, the
 largest k of many), and a unit that was off for some batches only waits for its input."""
+LEARNED = 0.3
+"""Of the first loss: who has come so far did not need the units that died on the way."""
+MOST_OF_ALL = 0.9
+"""Share of dead units that is told whatever the loss does."""
+AT_ONCE = 0.6
+"""Part of the loss of units that falls between two looks where one event killed them."""
 ALONE = 0.95
 """Share of dead units from which on what the few others do says nothing of the layer."""
 CUTS = ("ReLU", "ReLU6", "Threshold", "Hardshrink", "Softshrink", "GELU", "SquaredReLU", "ReLUSquared")
@@ -57,6 +67,8 @@ class Dead:
     gradient_zeros: float
     activity: float
     """Part of the inputs for which the other units are on."""
+    at_once: bool
+    """Whether most of them died between two looks, the second of which came long after the start."""
     since: int
     """First step with more than half of what was lost."""
     last: int
@@ -102,10 +114,11 @@ class DeadUnits(Detector):
         if not bad:
             return
         worst = bad[0]
+        learned = _learned(facts) and worst.share < MOST_OF_ALL and not worst.at_once
         others = f" and {len(bad) - 1} more layers" if len(bad) > 1 else ""
         yield Finding(
             cause=self.name,
-            severity="warning",
+            severity="info" if learned else "warning",
             confidence=0.9 if worst.share - worst.before >= GROWN else 0.75,
             title=f"{wording.percent(worst.share)} of the {worst.units} units of {worst.path}{others} are zero for "
             f"every input and get no gradient",
@@ -137,6 +150,20 @@ def _is_bad(dead: Dead) -> bool:
         return False
     grown = dead.share - dead.before
     return (dead.share >= MOST and grown >= -LESS) or (dead.share >= MANY and grown >= GROWN)
+
+
+def _learned(facts: Facts) -> bool:
+    """Whether the loss has come down far."""
+    found = curves(facts)
+    return bool(found) and found[0].end < LEARNED * found[0].first
+
+
+def _at_once(shares: NDArray[np.float64], steps: NDArray[np.int64], grown: float) -> bool:
+    jumps = np.diff(shares)
+    if grown < GROWN or not len(jumps):
+        return False
+    largest = int(np.argmax(jumps))
+    return bool(jumps[largest] >= AT_ONCE * grown and steps[largest] >= SETTLED)
 
 
 def _looked_at(facts: Facts, position: int) -> dict[Key, Dead]:
@@ -189,6 +216,7 @@ def _dead(path: str, mine: Rows, output: Rows, layer: Layer, field: str) -> Dead
         before=before,
         gradient_zeros=float(layer.gradient_zeros[at[-1]]) if len(at) else 0.0,
         activity=activity,
+        at_once=_at_once(single, mine["step"], share - before),
         since=first,
         last=int(mine["step"][-1]),
     )

@@ -98,7 +98,9 @@ class NotFinite(Source):
         low = high = math.nan
         origin = UNKNOWN
         bad = next(((key, t) for key, t in self._batch_now() if not autograd_trace.finite(t)), None)
-        found = autograd_trace.trace(loss.grad_fn) if loss.grad_fn is not None and not self._packed else None
+        found = None
+        if loss.grad_fn is not None and not self._packed:
+            found = autograd_trace.trace(loss.grad_fn, math.isnan(float(loss.detach())))
         if lost:
             origin, module = PARAMETER, agent.name(lost[0].path)
             name = self._lost_by(loss.grad_fn, lost)

@@ -36,6 +36,9 @@ SINGULAR: Final = (
 """Operations whose derivative is infinite somewhere."""
 
 
+REDUCES: Final = ("SumBackward", "MeanBackward")
+
+
 @dataclass(frozen=True, slots=True)
 class Origin:
     """Where a value that is not finite was first seen."""
@@ -56,15 +59,18 @@ def operation(node: Any) -> str:
     return name.rstrip("0123456789").removesuffix("Backward").removeprefix("torch::autograd::").lower() or name
 
 
-def trace(root: Any) -> Origin | None:
-    """The origin of what is not finite behind a graph node; None where the graph does not tell."""
+def trace(root: Any, lost_to_nan: bool) -> Origin | None:
+    """The origin of what is not finite behind a graph node; None where the graph does not tell.
+
+    `lost_to_nan`: the node gave NaN, not infinity.
+    """
     seen: set[int] = set()
     # Depth first: what lies deepest was first. A node is looked at again after all that lies below it.
     stack: list[tuple[Any, bool]] = [(root, False)]
     while stack and len(seen) < MOST_NODES:
         node, below_is_done = stack.pop()
         if below_is_done:
-            found = _own(node)
+            found = _own(node, lost_to_nan)
             if found is not None:
                 return found
             continue
@@ -171,7 +177,7 @@ def _result_is_fine(node: Any) -> bool:
     return bool(results) and all(finite(value) for value in results)
 
 
-def _own(node: Any) -> Origin | None:
+def _own(node: Any, lost_to_nan: bool) -> Origin | None:
     """What a node itself did, nothing below it being the origin."""
     name = node.name()
     saved = dict(_saved(node))
@@ -184,7 +190,7 @@ def _own(node: Any) -> Origin | None:
         return Origin(node, "no-targets", "every target of the batch is ignored")
     if name == "MeanBackward0" and getattr(node, "_saved_self_sym_numel", 1) == 0:
         return Origin(node, "no-targets", "the mean of no elements")
-    if name == "DivBackward0" and _nothing_over_nothing(node, saved):
+    if name == "DivBackward0" and lost_to_nan and _scalar_over_zero(node, saved):
         return Origin(node, "no-targets", "0 / 0: the batch has nothing to average over")
     if name == "PowBackward0" and "_saved_self" in saved:
         values = saved["_saved_self"].detach()
@@ -206,8 +212,9 @@ def _own(node: Any) -> Origin | None:
     return None
 
 
-def _nothing_over_nothing(node: Any, saved: Any) -> bool:
-    """A single 0 divided by a single 0: a sum over no elements, by their number."""
+def _scalar_over_zero(node: Any, saved: Any) -> bool:
+    """A sum divided by a single 0: by the number of what was summed. With a NaN behind it the sum was 0 itself, for
+    anything else over 0 is infinite."""
     other = saved.get("_saved_other")
     if other is None or other.numel() != 1 or float(other) != 0:
         return False
@@ -215,13 +222,7 @@ def _nothing_over_nothing(node: Any, saved: Any) -> bool:
     if upper is not None:
         return bool(upper.numel() == 1 and float(upper) == 0)
     child = node.next_functions[0][0]
-    return child is not None and _sums_nothing(child)
-
-
-def _sums_nothing(node: Any) -> bool:
-    """Whether a node adds up no elements, or only zeros as far as it is known."""
-    sizes = getattr(node, "_saved_self_sym_sizes", None)
-    return node.name().startswith("SumBackward") and sizes is not None and math.prod(int(x) for x in sizes) == 0
+    return child is not None and child.name().startswith(REDUCES)
 
 
 def _range(tensor: Any) -> tuple[float, float]:
