@@ -21,6 +21,10 @@ class Optimizers:
             known = self._known[id(optimizer)] = weakref.ref(optimizer), self._count
         return known[1]
 
+    def exists(self, number: int) -> bool:
+        """Whether the optimizer of this number does."""
+        return any(ref() is not None for ref, known in self._known.values() if known == number)
+
     def alive(self) -> list[tuple[int, Any]]:
         """(number, optimizer) of those that still exist, by number."""
         found = [(number, ref()) for ref, number in self._known.values()]

@@ -19,9 +19,9 @@ from rankscope.base.finding import Cost, Evidence, Finding
 from rankscope.records.activations import ActivationStat, UnitStat
 from rankscope.records.numerics import GradientStat
 
-MANY = 0.4
-"""Share of a layer's units: in a healthy network some are off from the start, as their weights happen to lie, and in a
-small one that trains fast a third may die on the way."""
+MANY = 0.3
+"""Share of a layer's units that one event has killed. Without an event more must be dead: in a healthy network some are
+off from the start, as their weights happen to lie, and in a small one that trains fast half may die on the way."""
 GROWN = 0.15
 """By how much that share has grown since the start, where units have died and were not off from the beginning."""
 MOST = 0.6
@@ -149,7 +149,7 @@ def _is_bad(dead: Dead) -> bool:
     if sparse or dead.gradient_zeros < AGREES * dead.share:
         return False
     grown = dead.share - dead.before
-    return (dead.share >= MOST and grown >= -LESS) or (dead.share >= MANY and grown >= GROWN)
+    return (dead.share >= MOST and grown >= -LESS) or (dead.share >= MANY and grown >= GROWN and dead.at_once)
 
 
 def _learned(facts: Facts) -> bool:

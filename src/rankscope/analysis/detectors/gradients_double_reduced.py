@@ -146,6 +146,8 @@ def _averaged(facts: Facts, key: tuple[str, str]) -> bool:
 
 def _twice(facts: Facts) -> Double | None:
     """A wrapper averages in backward, and the program reduces the same gradients after it."""
+    if not _equal_after_backward(facts):
+        return None  # what was reduced in backward belongs to the model: pieces of activations
     needed = MANY_ELEMENTS * trained_elements(facts, 0)
     by_hand, inside = reduced_by_hand(facts, 0, gradients=True), reduced_in_backward(facts, 0)
     both = [s for s in by_hand if by_hand[s] >= needed and inside.get(s, 0) >= needed] if needed else []
@@ -169,6 +171,12 @@ def _twice(facts: Facts) -> Double | None:
         _model(facts), place, min(both), severity, tuple(evidence),
         ("remove the reduction by hand, or the wrapper",),
     )  # fmt: skip
+
+
+def _equal_after_backward(facts: Facts) -> bool:
+    """Whether backward left equal gradients on all ranks: something had averaged them."""
+    raws = [one for one in tensors.raw_gradients(facts).values() if len(one.positions) == facts.size and len(one.steps)]
+    return bool(raws) and sum(bool(one.equal.all()) for one in raws) > len(raws) / 2
 
 
 def _summed(facts: Facts) -> Double | None:

@@ -21,8 +21,8 @@ class Steps(Source):
     """Optimizer steps through torch's global optimizer hooks; the optimizer that stepped first ends the run's steps.
 
     With several optimizers (a GAN) the others step inside a step. When the first one is given up (a second training
-    follows in the same script), another takes its place: after 20 steps of its own and twice as many as ever stood
-    between two steps of the first.
+    follows in the same script), another takes its place: at once where the first one does not exist any more, else
+    after 20 steps of its own and twice as many as ever stood between two steps of the first.
     """
 
     name = "steps"
@@ -108,6 +108,8 @@ class Steps(Source):
 
     def _closes(self, number: int) -> bool:
         """Whether a step of this optimizer ends a step of the run."""
+        if self._closing != number and not self._agent.optimizers.exists(self._closing):
+            self._closing, self._most_others = number, 0  # a new optimizer for the same training
         if self._closing in (0, number):
             self._closing = number
             self._most_others = max(self._most_others, self._others)
