@@ -16,11 +16,10 @@ from pathlib import Path
 from page import case_table, text_table, what_if_table, write_page
 from results import Result, as_json, score_outcome
 from running import Case, cuda_missing, load_cases, run_bare, run_observed
-from scoring import WhatIf, train_seconds, what_if, worst
+from scoring import FAMILIES, WhatIf, train_seconds, what_if, worst
 from targets import missed_targets, summary
 
 SHORT = ("p02", "p06", "p12", "p16", "n01", "n09", "c09s")
-FAMILIES = ("p", "c")
 REPEATS_WHERE_NOISY = 5
 WHATIF_PAIRS = 3
 
@@ -115,7 +114,9 @@ def parser() -> argparse.ArgumentParser:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--only", help="cases by name, separated by commas: p02,n01")
     options.add_argument(
-        "--family", choices=FAMILIES, help="p: slow runs, c: hangs and crashes, each with its controls (default: both)"
+        "--family",
+        choices=FAMILIES,
+        help="p: slow runs, c: hangs and crashes, d: numerics, e: data, each with its controls (default: all)",
     )
     options.add_argument("--short", action="store_true", help=f"the quick selection: {', '.join(SHORT)}")
     options.add_argument("--repeat", type=int, default=1, help="observed runs of each case; the worst one counts")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from scoring import WhatIf
+from scoring import FAMILIES, WhatIf
 
 INTRODUCTION = """# Faults on purpose
 
@@ -30,6 +30,21 @@ finding names the one line that is the fault. In a control something long and ri
 of it (`allowed` in its `expected.json`, a checkpoint that everybody waits for) are no false alarm.
 
 {c}
+
+## Numerics
+
+A program of this kind ends by itself and looks well, but learns the wrong thing, less than it could, or nothing. Its
+controls are healthy trainings of many kinds, some of which look like a fault: losses that play against each other, a
+schedule that restarts, steps that are skipped, a frozen backbone, units that are mostly silent.
+
+{d}
+
+## Data
+
+The batches are at fault: what is in them, in which order they come, or how they are put together. The controls are the
+repaired programs.
+
+{e}
 """
 COLUMNS = (
     "case", "title", "expected", "found", "ranks", "place", "line", "told after", "exact?", "seconds", "overhead",
@@ -131,7 +146,7 @@ def replace_between_markers(text: str, family: str, body: str) -> str:
 
 def write_page(path: Path, bodies: Mapping[str, str]) -> None:
     """Write the tables of each family in `bodies`; what else is on the page stays."""
-    places = {family: "\n".join(markers(family)) for family in ("p", "c")}
+    places = {family: "\n".join(markers(family)) for family in FAMILIES}
     text = path.read_text() if path.exists() else INTRODUCTION.format(**places)
     for family, body in bodies.items():
         text = replace_between_markers(text, family, body)

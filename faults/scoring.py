@@ -10,6 +10,7 @@ from typing import Any
 ALARMING = ("warning", "critical")
 WHATIF_TOLERANCE_POINTS = 5.0
 MIN_EXACT = 20  # of the 22 performance programs
+FAMILIES = ("p", "c", "d", "e")
 
 # Reports and expected.json are JSON of other authors: the only untyped values here.
 Json = Mapping[str, Any]
@@ -57,8 +58,9 @@ class Expected:
 
     @property
     def family(self) -> str:
-        """`c`: hangs, crashes and their controls; `p`: slow runs and theirs."""
-        return "c" if re.match("[AN]-C", self.id) else "p"
+        """`c`: hangs and crashes, `d`: numerics, `e`: data, `p`: slow runs; each with its controls."""
+        named = re.match("[AN]-N?([CDE])", self.id)
+        return named[1].lower() if named else "p"
 
     @classmethod
     def from_json(cls, raw: Json) -> Expected:

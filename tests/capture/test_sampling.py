@@ -12,6 +12,13 @@ def test_the_first_steps_then_powers_of_two_and_multiples_of_the_spacing_are_sam
     assert steps(Schedule(0.01), 70) == [0, 1, 2, 3, 4, 8, 16, 32, 48, 64]
 
 
+def test_after_a_change_the_next_steps_are_sampled_too():
+    schedule = Schedule(0.01)
+    schedule.begin_anew(36)
+
+    assert [step for step in range(36, 50) if schedule.sampled(step)] == [36, 37, 38, 48]
+
+
 def test_next_after_and_sampled_agree():
     schedule = Schedule(0.01)
     schedule.account(cost_ns=2_000_000, step_ns=10_000_000)

@@ -13,8 +13,12 @@ def found_in(training):
     return list(DeadUnits().examine(training.facts()))
 
 
+def leaps_at_30(rank, step):
+    return 200.0 if step == 30 else 1.0
+
+
 def test_names_layer_and_share_and_since_when():
-    (found,) = found_in(dying(lambda step: 0.42 if step >= 30 else 0.0))
+    (found,) = found_in(dying(lambda step: 0.42 if step >= 30 else 0.0, loss=leaps_at_30))
 
     assert (found.severity, found.ranks, found.all_ranks, found.phase, found.component, found.first_step) == (
         "warning", (0, 1), True, "forward", "acts.0", 32,
@@ -26,6 +30,16 @@ def test_names_layer_and_share_and_since_when():
     assert evidence["acts.0: units that were zero throughout the last 2 looks"] == pytest.approx(0.42, abs=0.01)
     assert evidence["acts.0: the same at the start"] == 0
     assert evidence["acts.0: zeros in the gradient of its weights"] == pytest.approx(0.42, abs=0.01)
+
+
+def test_is_silent_where_no_event_killed_them_and_most_still_live():
+    assert found_in(dying(lambda step: 0.42 if step >= 30 else 0.0)) == []
+
+
+def test_units_that_died_on_the_way_of_a_training_that_has_learned_are_a_remark():
+    (found,) = found_in(dying(lambda step: 0.7 if step >= 30 else 0.0))
+
+    assert found.severity == "info"
 
 
 def test_a_layer_that_was_dead_from_the_start_passes_nothing():

@@ -364,13 +364,15 @@ def test_every_case_of_the_catalogue_is_there_and_whole(modules):
     cases = modules["running"].load_cases()
     wanted = [f"p{n:02d}" for n in range(1, 23)] + ["f07"] + [f"n{n:02d}" for n in range(1, 13)]
     wanted += [f"c{n:02d}" for n in range(1, 16)] + ["c09s", "c13t"] + [f"nc{n}" for n in range(1, 7)]
+    wanted += [f"d{n:02d}" for n in range(1, 42)] + [f"nd{n:02d}" for n in range(1, 13)]
+    wanted += [f"e{n:02d}" for n in range(1, 10)]
 
     assert sorted(cases) == sorted(wanted)
     for key, case in cases.items():
         assert (case.folder / "train.py").exists()
         name = f"N-{key[1:]}" if key.startswith("nc") else f"A-{key}"
         assert case.expected.id.lower() == name.lower()
-        assert case.expected.family == ("c" if "c" in key else "p")
+        assert case.expected.family == next((family for family in "cde" if family in key), "p")
         assert case.expected.healthy == key.startswith("n")
         assert case.expected.repaired is None or (case.folder / case.expected.repaired).exists()
 

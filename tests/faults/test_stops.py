@@ -281,7 +281,7 @@ def test_each_family_gets_its_own_tables(modules):
     assert ["A-C01" in body for body in bodies.values()] == [False, True]
 
 
-@pytest.mark.parametrize("family, keys", [("p", "pnf"), ("c", "cn")])
+@pytest.mark.parametrize("family, keys", [("p", "pnf"), ("c", "cn"), ("d", "dn"), ("e", "e")])
 def test_a_family_is_chosen_with_its_controls(modules, family, keys):
     chosen = modules["bench"].select(modules["running"].load_cases(), None, short=False, family=family)
 

@@ -30,6 +30,9 @@ PART_AT_END = 3
 ACTING = 0.5
 """Of the steps, the share with a call of the trained model without a backward from which on it makes its own data."""
 
+ROLLED = 6
+"""Forwards with gradients to a backward: a network with several inputs (siamese, triplet) is called two or three times
+only."""
 OFTEN = 0.5
 """Losses without gradients in more than this share of the steps belong to the training: a target, a teacher."""
 NAMES = re.compile(r"(^|[^a-z])(val|valid|validation|eval|evaluation|test|dev)([^a-z]|$)")
@@ -117,6 +120,18 @@ def not_made_to_fall(facts: Facts) -> str | None:
 def makes_its_own_data(facts: Facts) -> bool:
     """Whether a model that is trained also acts: it is called without a backward in most steps."""
     return any(facts.once(_acts, position) for position in range(facts.size))
+
+
+def rolls_out(facts: Facts) -> bool:
+    """Whether a backward usually goes through many forwards of a model: a policy that acted step by step."""
+    return any(facts.once(_calls_a_backward, position) >= ROLLED for position in range(facts.size))
+
+
+def _calls_a_backward(facts: Facts, position: int) -> float:
+    forwards = facts.rows(Forward, position, window=False)
+    grads = forwards[column(forwards, Forward, "grad") > 0]
+    backwards = facts.rows(Backward, position, window=False)
+    return len(grads) / len(backwards) if len(backwards) else 0.0
 
 
 def running_median(values: Floats, width: int) -> Floats:

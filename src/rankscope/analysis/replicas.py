@@ -36,6 +36,11 @@ MANY_ELEMENTS: Final = 0.5
 """Share of the model's elements that a step's reductions must have to be those of its parameters or gradients."""
 
 
+MOST, NEARLY_ALL = 0.5, 0.9
+"""Share of a model's parameters, by number and by size, that are reduced where one with an equal start should be too;
+the second where layers are split over the ranks, most of which are not reduced then."""
+
+
 @dataclass(frozen=True, slots=True)
 class Wrapped:
     """How a model is wrapped, as it was seen on the sampled steps."""
@@ -172,8 +177,9 @@ def _supported(facts: Facts, found: dict[Key, Replica]) -> Iterator[tuple[Key, R
         others = [r for k, r in found.items() if k[0] == key[0] and not r.wrapped]
         reduced = [r for r in others if r.meant]
         # Layers that are split have the same start where all ranks have the same seed, and are the larger part.
-        most = 2 * len(reduced) > len(others) and 2 * _sum(size, reduced) > _sum(size, others)
-        if one.meant or (not split and most):
+        needed = NEARLY_ALL if split else MOST
+        most = len(reduced) > needed * len(others) and _sum(size, reduced) > needed * _sum(size, others)
+        if one.meant or most:
             yield key, one
 
 

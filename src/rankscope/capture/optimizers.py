@@ -13,6 +13,11 @@ class Optimizers:
         self._known: dict[int, tuple[weakref.ref[Any], int]] = {}
         self._count = 0
 
+    @property
+    def count(self) -> int:
+        """How many there have been."""
+        return self._count
+
     def number(self, optimizer: Any) -> int:
         """Its number, from 1; the next free one where it is new."""
         known = self._known.get(id(optimizer))

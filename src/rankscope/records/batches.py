@@ -37,6 +37,16 @@ class Batch(Record):
 
 
 @dataclass(frozen=True, slots=True)
+class Inputs(Record):
+    """What a training forward got on a sampled step, where no DataLoader gave a batch."""
+
+    code: ClassVar[int] = 97
+    kind: ClassVar[str] = "inputs"
+    name: str = field("name", "", "model", is_name=True, bits=16)
+    fingerprint: int = field("a", "", "of the sampled contents: equal for equal inputs", bits=32)
+
+
+@dataclass(frozen=True, slots=True)
 class LoaderPass(Record):
     """The first batch of a pass over a DataLoader: what decides about the order of its samples."""
 

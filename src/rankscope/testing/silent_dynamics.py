@@ -127,16 +127,22 @@ def vanishing(factor: float = 0.1, optimizer: str = "SGD", flat: bool = True) ->
     return replace(training, loss=lambda rank, step: 2.3 - 0.001 * step) if flat else training
 
 
+def falls(rank: int, step: int) -> float:
+    """The loss of a training that learns."""
+    return 0.4 + 1.9 * math.exp(-step / 25)
+
+
 def dying(
-    dead: Callable[[int], float], *, zeros: float = 0.5, gradient_zeros: float | None = None
-) -> Training:
+    dead: Callable[[int], float], *, zeros: float = 0.5, gradient_zeros: float | None = None,
+    loss: Callable[[int, int], float] = falls,
+) -> Training:  # fmt: skip
     """A deep ReLU network whose units die as `dead(step)` says."""
 
     def gradient(rank: int, step: int, p: Parameter) -> Values:
         share = dead(step) if gradient_zeros is None else gradient_zeros
         return {"zeros": round(255 * share)}
 
-    return Training(parameters=LAYERS, gradient=gradient, extra=outputs(dead=dead, zeros=zeros))
+    return Training(parameters=LAYERS, gradient=gradient, extra=outputs(dead=dead, zeros=zeros), loss=loss)
 
 
 def coarse(
@@ -188,7 +194,9 @@ FAULTS: dict[str, Callable[[], Facts]] = {
     "learning-rate-too-high": too_high().facts,
     "exploding-gradients": exploding().facts,
     "vanishing-gradients": vanishing().facts,
-    "dead-units": dying(lambda step: 0.42 if step >= 30 else 0.0).facts,
+    "dead-units": dying(
+        lambda step: 0.42 if step >= 30 else 0.0, loss=lambda rank, step: 200.0 if step == 30 else falls(rank, step)
+    ).facts,
     "update-lost-to-precision": coarse().facts,
     "loss-spike": jumped(9.0).facts,
     "loss-not-decreasing": flat().facts,

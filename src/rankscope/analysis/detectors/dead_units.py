@@ -19,7 +19,7 @@ from rankscope.base.finding import Cost, Evidence, Finding
 from rankscope.records.activations import ActivationStat, UnitStat
 from rankscope.records.numerics import GradientStat
 
-MANY = 0.3
+MANY = 0.25
 """Share of a layer's units that one event has killed. Without an event more must be dead: in a healthy network some are
 off from the start, as their weights happen to lie, and in a small one that trains fast half may die on the way."""
 GROWN = 0.15
@@ -46,8 +46,10 @@ LEARNED = 0.3
 """Of the first loss: who has come so far did not need the units that died on the way."""
 MOST_OF_ALL = 0.9
 """Share of dead units that is told whatever the loss does."""
-AT_ONCE = 0.6
+AT_ONCE = 0.5
 """Part of the loss of units that falls between two looks where one event killed them."""
+EVENT = 3.0
+"""Times the level before it that the loss reaches in such an event."""
 ALONE = 0.95
 """Share of dead units from which on what the few others do says nothing of the layer."""
 CUTS = ("ReLU", "ReLU6", "Threshold", "Hardshrink", "Softshrink", "GELU", "SquaredReLU", "ReLUSquared")
@@ -68,7 +70,7 @@ class Dead:
     activity: float
     """Part of the inputs for which the other units are on."""
     at_once: bool
-    """Whether most of them died between two looks, the second of which came long after the start."""
+    """Whether most of them died between two looks, long after the start, and the loss leapt between these."""
     since: int
     """First step with more than half of what was lost."""
     last: int
@@ -158,12 +160,16 @@ def _learned(facts: Facts) -> bool:
     return bool(found) and found[0].end < LEARNED * found[0].first
 
 
-def _at_once(shares: NDArray[np.float64], steps: NDArray[np.int64], grown: float) -> bool:
-    jumps = np.diff(shares)
-    if grown < GROWN or not len(jumps):
+def _at_once(facts: Facts, shares: NDArray[np.float64], steps: NDArray[np.int64], grown: float) -> bool:
+    jumps, found = np.diff(shares), curves(facts)
+    if grown < GROWN or not len(jumps) or not found:
         return False
-    largest = int(np.argmax(jumps))
-    return bool(jumps[largest] >= AT_ONCE * grown and steps[largest] >= SETTLED)
+    for at in np.flatnonzero(jumps >= AT_ONCE * grown).tolist():
+        before = found[0].between(int(steps[at]) - SETTLED, int(steps[at]))
+        since = found[0].between(int(steps[at]) + 1, int(steps[at + 1]))
+        if steps[at] >= SETTLED and len(before) and len(since) and since.max() > EVENT * np.median(before):
+            return True
+    return False
 
 
 def _looked_at(facts: Facts, position: int) -> dict[Key, Dead]:
@@ -190,14 +196,15 @@ def _looked_at(facts: Facts, position: int) -> dict[Key, Dead]:
         layer = known.get((model_name, f"{before}.weight")) if before is not None else None
         if layer is None or (kind not in CUTS and layer.path != f"{path}.weight"):
             continue
-        found[model_name, path] = _dead(path, mine, output, layer, "lasting_dead" if kind in CUTS else "lasting_off")
+        field = "lasting_dead" if kind in CUTS else "lasting_off"
+        found[model_name, path] = _dead(facts, path, mine, output, layer, field)
         if kind in CUTS and before is not None:
             followed.add((model_name, before))
     # Of a layer and the activation after it, the latter tells more.
     return {key: dead for key, dead in found.items() if key not in followed}
 
 
-def _dead(path: str, mine: Rows, output: Rows, layer: Layer, field: str) -> Dead:
+def _dead(facts: Facts, path: str, mine: Rows, output: Rows, layer: Layer, field: str) -> Dead:  # noqa: PLR0917
     shares = column(mine, UnitStat, field) / 65535
     full = column(mine, UnitStat, "looks") >= LOOKS
     shares = shares[full]
@@ -216,7 +223,7 @@ def _dead(path: str, mine: Rows, output: Rows, layer: Layer, field: str) -> Dead
         before=before,
         gradient_zeros=float(layer.gradient_zeros[at[-1]]) if len(at) else 0.0,
         activity=activity,
-        at_once=_at_once(single, mine["step"], share - before),
+        at_once=_at_once(facts, single, mine["step"].astype(np.int64), share - before),
         since=first,
         last=int(mine["step"][-1]),
     )

@@ -14,11 +14,16 @@ from rankscope.analysis.reading import Pass, training_passes
 from rankscope.analysis.restores import Restore, restores
 from rankscope.analysis.tables import Rows, column
 from rankscope.base.finding import Cost, Evidence, Finding
+from rankscope.records.batches import Inputs
 from rankscope.records.loading import BatchWait
 from rankscope.records.training import Backward, Call, OptimizerStep
 
 FEWEST_BATCHES = 2
 """At the start of two passes that are the same: one alone may be all that there is."""
+AGAIN = 8
+"""Steps after it in which inputs are compared."""
+FEWEST_INPUTS = 2
+"""Of these that must be equal to those of the first steps, each another one than the others."""
 EXACT, MOVED = 1e-6, 0.01
 """Relative difference of learning rates that are the same, and of those that a schedule has moved apart."""
 
@@ -114,6 +119,8 @@ def _data(facts: Facts, position: int, restore: Restore) -> Iterator[_Break]:
     saved_ns = restore.saved_ns or restore.time_ns
     earlier = [one for one in all_of if one.begin_ns < saved_ns and (not later or one.dataset == later[0].dataset)]
     if not restore.step or not later or not earlier:
+        if restore.step and not all_of:
+            yield from _inputs(facts, position, restore)
         return
     first, second = earlier[-1], later[0]
     if _ended(facts, position, first, saved_ns):
@@ -127,6 +134,17 @@ def _data(facts: Facts, position: int, restore: Restore) -> Iterator[_Break]:
         f"first batches after it that are those of step {first.steps[0]}; {read} had been read when it was saved",
         float(count), "count", 0.93,
     )  # fmt: skip
+
+
+def _inputs(facts: Facts, position: int, restore: Restore) -> Iterator[_Break]:
+    """The same of a program without a DataLoader, as far as the inputs of its forwards were looked at."""
+    rows = facts.rows(Inputs, position, window=False)
+    prints = dict(zip(rows["step"].tolist(), rows["a"].tolist(), strict=True))
+    after = [step for step in prints if restore.step <= step < restore.step + AGAIN]
+    same = [step for step in after if prints.get(step - restore.step) == prints[step]]
+    if len(same) >= FEWEST_INPUTS and len({prints[step] for step in same}) == len(same) == len(after):
+        text = f"inputs looked at after it, all of them equal to those of step {same[0] - restore.step} and the next"
+        yield _Break("the data position", text, float(len(same)), "count", 0.85)
 
 
 def _ended(facts: Facts, position: int, one: Pass, until_ns: int) -> bool:

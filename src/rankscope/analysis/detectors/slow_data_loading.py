@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rankscope.analysis import data_waits, wording
 from rankscope.analysis.detector import Detector
 from rankscope.analysis.facts import Facts
-from rankscope.analysis.losses import makes_its_own_data
+from rankscope.analysis.losses import makes_its_own_data, rolls_out
 from rankscope.analysis.stacks import Place
 from rankscope.base.finding import Evidence, Finding
 from rankscope.records.training import Step
@@ -63,7 +63,7 @@ class SlowDataLoading(Detector):
         yield Finding(
             cause=self.name,
             # Who acts to have something to learn from (reinforcement learning) has no batches without that.
-            severity="info" if not wait.dataset and makes_its_own_data(facts) else "warning",
+            severity="info" if not wait.dataset and (makes_its_own_data(facts) or rolls_out(facts)) else "warning",
             confidence=0.9 if place is not None else 0.75,
             title=_title(facts, wait, place),
             ranks=facts.numbers(wait.positions),

@@ -16,9 +16,9 @@ from rankscope.records.numerics import GradientStat, WeightStat
 
 DIGITS = {"bfloat16": 7, "float16": 10}
 """Type -> bits of its fraction."""
-LOST = 0.02
-"""Share of the elements that change at most. What is close to zero moves still: with updates of a hundredth of a
-rounding step, those elements that are a hundred times smaller than the others, about one in a hundred."""
+LOST = 0.2
+"""Share of the elements that change at most. What is close to zero moves still, having smaller rounding steps: with
+updates of a tenth of half a rounding step, about one element in ten."""
 MOST = 0.5
 """Of the elements in half precision that have gradients, the share whose updates are lost where that is the fault."""
 FULL_RATE = 0.5
@@ -83,7 +83,7 @@ class UpdateLostToPrecision(Detector):
         yield Finding(
             cause=self.name,
             severity="critical" if moved == 0 else "warning",
-            confidence=0.9 if moved < LOST / 4 else 0.75,
+            confidence=0.9 if moved < LOST / 2 else 0.75,
             title=f"{wording.percent(part)} of the {dtype} weights do not change: their updates are smaller than half "
             f"a rounding step ({layer.path} and {len(lost) - 1} more)",
             ranks=facts.numbers(range(facts.size)),

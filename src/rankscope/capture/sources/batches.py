@@ -12,7 +12,7 @@ from rankscope.base.guard import guard, swallow
 from rankscope.capture.batch_prints import NOTHING, label_counts, look, order_of
 from rankscope.capture.patches import Patches
 from rankscope.capture.source import Source
-from rankscope.records.batches import MOST_LOADERS, MOST_PASSES, Batch, BatchLabels, LoaderPass
+from rankscope.records.batches import MOST_LOADERS, MOST_PASSES, Batch, BatchLabels, Inputs, LoaderPass
 
 if TYPE_CHECKING:
     from rankscope.capture.agent import Agent
@@ -33,7 +33,7 @@ class Batches(Source):
     """
 
     name = "batches"
-    emits = (Batch, LoaderPass, BatchLabels)
+    emits = (Batch, LoaderPass, BatchLabels, Inputs)
     stage = "data"
 
     def install(self, agent: Agent) -> None:
@@ -48,10 +48,14 @@ class Batches(Source):
         base = dataloader._BaseDataLoaderIter
         self._patches.replace(base, "_next_index", self._next_index(base._next_index))
         agent.on_batch.append(self._on_batch)
+        agent.on_forward.append(self._on_forward)
+        self._seen = -1
+        """The last step with a batch of a DataLoader."""
 
     def remove(self) -> None:
         self._patches.undo()
         self._agent.on_batch.remove(self._on_batch)
+        self._agent.on_forward.remove(self._on_forward)
 
     def _next_index(self, original: Any) -> Any:
         agent = self._agent
@@ -79,6 +83,7 @@ class Batches(Source):
         agent = self._agent
         if agent.config.level == "light" or self._dispatch_modes() or self._function_modes():
             return  # a mode of the program's own watches operations
+        self._seen = agent.step
         own = iterator.__dict__
         number = own.get("_rankscope_pass", 0)
         loader = min(flags & 0xFFFF, MOST_LOADERS)
@@ -106,6 +111,15 @@ class Batches(Source):
             path = agent.name(found.label_path)
             c = where | distinct << 38 | grad << 60
             agent.put(now, 0, BatchLabels.code, path, agent.step, _signed(low), _signed(high), c)
+
+    def _on_forward(self, module: Any, model: int, args: Any, kwargs: Any, output: Any) -> None:
+        agent = self._agent
+        if self._seen == agent.step or not self._is_grad_enabled() or not module.training:
+            return
+        if self._dispatch_modes() or self._function_modes():
+            return
+        found = look([*args, *kwargs.values()], with_labels=False)
+        agent.put(monotonic_ns(), 0, Inputs.code, model, agent.step, found.fingerprint, 0, 0)
 
     def _begin(self, iterator: Any, where: int) -> None:
         """Write what decides about the order of a new pass."""

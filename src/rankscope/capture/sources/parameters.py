@@ -58,7 +58,7 @@ class Parameters(Source):
         self._is_compiling = torch.compiler.is_dynamo_compiling
         self._schedule = Schedule(agent.config.budget)
         self._inventories = 0
-        self._key = 0
+        self._key = self._optimizers = 0
         self._usual_ns = 0.0
         self._sampled_at = (0, 0)
         self._begin()
@@ -84,7 +84,7 @@ class Parameters(Source):
 
     def _in_child(self) -> None:
         self._schedule = Schedule(self._agent.config.budget)
-        self._inventories = self._key = 0
+        self._inventories = self._key = self._optimizers = 0
         self._begin()
 
     def _begin(self) -> None:
@@ -116,6 +116,9 @@ class Parameters(Source):
         self._begin()
         level = agent.config.level
         step = agent.step
+        if agent.optimizers.count != self._optimizers:  # another training, or other parameters in it
+            self._optimizers = agent.optimizers.count
+            self._schedule.begin_anew(step)
         self.on = agent.sampled = level != "light" and (level == "deep" or self._schedule.sampled(step))
         if level == "deep":
             agent.wake = min(agent.wake, step + 1)

@@ -102,6 +102,7 @@ class Steps(Source):
         entry = (weakref.ref(optimizer), number, agent.name(type(optimizer).__name__))
         self._numbers[id(optimizer)] = entry
         self._closing = self._closing or number
+        agent.wake = 0  # what looks at steps closely begins anew
         agent.parameters += sum(p.numel() for group in optimizer.param_groups for p in group["params"])
         agent.describe()
         return entry
