@@ -12,9 +12,9 @@ from rankscope.base.finding import Finding
 from rankscope.base.guard import swallow
 from rankscope.base.plugins import load_all, load_third_party
 
-UNNOTICED_MS = 100.0
+UNNOTICED_MS = 500.0
 """What a fault took from all steps that were analysed. A run of so few short steps is at the mercy of the scheduler,
-whose time slices are 3 to 10 ms, and no one waits for a tenth of a second."""
+whose time slices are 3 to 10 ms, and no one waits for half a second."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,6 +78,8 @@ def _locals(frame: FrameType) -> dict[str, Any]:
     """
     if not frame.f_code.co_flags & inspect.CO_OPTIMIZED or _asks_for_locals(frame.f_code):
         return {}  # the variables of a module are its globals
+    if sys.gettrace() is not None:
+        return {}  # a debugger writes variables back through that very dictionary
     space = frame.f_locals
     found = {name: value for name, value in list(space.items())[:MOST_NAMES] if name == "self" or _about(name, value)}
     if sys.version_info < (3, 13) and sys.getrefcount(space) <= REFERENCES:
