@@ -30,13 +30,13 @@ def test_says_what_nothing_looks_for_yet(rankscope):
         elif line.startswith("   "):
             entries[code] += line
 
-    for code in ("gc-pause", "label-misalignment", "slow-link"):
+    for code in ("gc-pause", "retained-graph", "slow-link"):
         looked_for = "No detector of this version" not in rankscope("causes", code)[1]
         assert ("[not looked for yet]" in " ".join(entries[code].split())) is not looked_for
 
 
 def test_a_cause_that_nothing_looks_for_says_so(rankscope):
-    assert rankscope("causes", "label-misalignment")[1].endswith("No detector of this version looks for it.\n")
+    assert rankscope("causes", "retained-graph")[1].endswith("No detector of this version looks for it.\n")
 
 
 @pytest.mark.parametrize("word, close", [("slow-lnik", "slow-link"), ("gc_pause", "gc-pause")])

@@ -87,8 +87,11 @@ def test_is_silent_about_a_loss_that_raised_for_another_reason():
 
 def test_names_the_data_whose_batches_were_made_one():
     assert found(training(loader_batch(shape="float32[1, 6144]"))()) == [
-        ("warning", (0, 1), "Images", "batches of Images: batch[0] has 1 sample where 32 were asked for and labelled")
-    ]
+        (
+            "warning", (0, 1), "batch[0] of Images",
+            "batches of Images: batch[0] has 1 sample where 32 were asked for and labelled",
+        )
+    ]  # fmt: skip
 
 
 def test_names_ranks_that_pad_to_a_length_of_their_own():

@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from rankscope.base.guard import Errors
 from rankscope.records.batch_contents import (
     GROWN,
     LOG_PROBABILITIES,
@@ -251,4 +252,4 @@ def test_compiled_losses_are_compiled_once_whether_a_step_is_sampled_or_not(watc
             optimizer.step()
         assert len(graphs) == 1
 
-    assert watched(train).of("loss_call") == []
+    assert [row.swallowed for row in watched(train).of("goodbye")] == [Errors.count]

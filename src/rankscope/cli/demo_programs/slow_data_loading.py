@@ -47,7 +47,7 @@ def main() -> None:
             nn.Conv2d(3, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(4), nn.Flatten(), nn.Linear(1024, 10)
         )
     )
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.002, momentum=0.9)
     data = Images(STEPS * BATCH * world, shard=rank)
     loader = DataLoader(data, batch_size=BATCH, sampler=DistributedSampler(data, shuffle=False))
     for step, (images, labels) in enumerate(loader):
