@@ -9,7 +9,7 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
-from rankscope.records.not_finite import BATCH, GRADIENT, NOTHING_TO_LEARN, OPERATION, PARAMETER, UNKNOWN
+from rankscope.records.not_finite import BATCH, GRADIENT, NOTHING_TO_LEARN, OPERATION, PARAMETER
 
 
 def training(loss_of, steps=1, model=None, lr=0.1):
@@ -144,5 +144,5 @@ def test_the_program_is_not_asked_to_unpack_what_it_has_packed(watched):
 
     (row,) = watched(training(loss_of)).of("not_finite")
 
-    assert row.origin == UNKNOWN
+    assert (row.origin, row.name) == (OPERATION, "log")
     assert len(calls) == 2  # once forward, once backward

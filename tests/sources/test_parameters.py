@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from rankscope.base.guard import Errors
+from rankscope.capture import observer
 from rankscope.records.numerics import AFTER_BACKWARD, BEFORE_OPTIMIZER
 
 
@@ -198,3 +199,52 @@ def test_a_mode_of_the_programs_own_sees_nothing_of_it(watched):
     run()
 
     assert with_us == calls
+
+
+def test_a_program_that_serves_is_not_looked_at_for_ever(watched):
+    told = []
+
+    def run():
+        model = small().eval()
+        observer.current().on_forward.append(lambda *call: told.append(call[1]))
+        with torch.no_grad():
+            for _ in range(400):
+                model(torch.zeros(2, 4))
+
+    watched(run)
+
+    assert len(told) == 256
+
+
+def test_updates_without_an_optimizer_are_not_looked_at_for_ever(watched):
+    on = []
+
+    def run():
+        model = nn.Linear(4, 1)
+        (source,) = [one for one in observer.current().sources if one.name == "parameters"]
+        for _ in range(300):
+            model(torch.ones(2, 4)).mean().backward()
+            with torch.no_grad():
+                for parameter in model.parameters():
+                    parameter.sub_(parameter.grad, alpha=0.01)
+                    parameter.grad = None
+            on.append(source.on)
+
+    watched(run)
+
+    assert (on[254], on[255], on[-1]) == (True, False, False)
+
+
+def test_inventories_leave_room_for_names(watched, monkeypatch):
+    monkeypatch.setattr("rankscope.capture.sources.parameters.MOST_INVENTORY_CHARACTERS", 3000)
+
+    def run():
+        model = small()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for number in range(8):
+            model[0].requires_grad_(number % 2 == 0)
+            train(model, optimizer, steps=1)
+
+    seen = watched(run)
+
+    assert 1 <= len(seen.inventories) <= 3

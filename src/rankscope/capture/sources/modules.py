@@ -103,12 +103,12 @@ class Modules(Source):
                 if agent.ring is None:
                     agent.open()
                 elements, flags = self._describe(known, module, args, kwargs)
+                if agent.sampled:
+                    self._deep.sampled()
         except Exception as error:  # noqa: BLE001
             swallow("describing a forward", error)
         if not name:
             return original(module, *args, **kwargs)  # a loss or an activation: its record would cost more than it
-        if agent.sampled:
-            self._deep.sampled()
         evaluates = not flags >> 33 & 1 and bool(agent.before_evaluation)
         if evaluates:
             tell(agent.before_evaluation, "looking at an evaluation", module, flags & 0xFFFF, args, kwargs)
@@ -182,6 +182,7 @@ class Modules(Source):
                 shown = f"{kind}#{number}" if number else kind
                 name = self._agent.name(shown)
                 known = self._model_ids[id(inner)] = (weakref.ref(inner), name)
+                self._agent.roots[:] = [root for root in self._agent.roots if root.model() is not None]
                 self._agent.roots.append(Root(shown, name, weakref.ref(inner), weakref.ref(module)))
                 self._deep.learn(inner, name)
             name = known[1]

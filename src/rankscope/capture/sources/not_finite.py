@@ -13,7 +13,6 @@ from rankscope.base.guard import guard
 from rankscope.base.rundir import RunDir
 from rankscope.capture.describe import describe_process
 from rankscope.capture.inventory import Held, Stock
-from rankscope.capture.patches import Patches
 from rankscope.capture.source import Source
 from rankscope.capture.tensors import autograd_trace, snapshots
 from rankscope.capture.tensors.tensor_samples import readable
@@ -46,12 +45,7 @@ class NotFinite(Source):
 
         self._agent = agent
         self._tensor = torch.Tensor
-        self._patches = Patches()
         self._in_child()
-        self._packed = False
-        """Whether the program packs what the graph saves (checkpointing, offloading): to read it would run its code."""
-        hooks = torch.autograd.graph.saved_tensors_hooks
-        self._patches.replace(hooks, "__enter__", self._entering(hooks.__enter__))
         agent.on_batch.append(self._on_batch)
         self._hook = optimizer.register_optimizer_step_pre_hook(self._before_optimizer)
         agent.on_lost_loss.append(self._on_lost_loss)
@@ -59,7 +53,6 @@ class NotFinite(Source):
         agent.in_child.append(self._in_child)
 
     def remove(self) -> None:
-        self._patches.undo()
         self._hook.remove()
         self._agent.on_batch.remove(self._on_batch)
         self._agent.on_lost_loss.remove(self._on_lost_loss)
@@ -72,13 +65,6 @@ class NotFinite(Source):
         """Whether a loss was."""
         self._batch: list[tuple[str, weakref.ref[Any]]] = []
         self._ordinal = -1
-
-    def _entering(self, original: Any) -> Any:
-        def __enter__(hooks: Any) -> Any:
-            self._packed = True
-            return original(hooks)
-
-        return __enter__
 
     def _on_batch(self, iterator: Any, batch: Any, name: int, ordinal: int, flags: int) -> None:
         if self._found >= MOST:
@@ -98,9 +84,6 @@ class NotFinite(Source):
         low = high = math.nan
         origin = UNKNOWN
         bad = next(((key, t) for key, t in self._batch_now() if not autograd_trace.finite(t)), None)
-        found = None
-        if loss.grad_fn is not None and not self._packed:
-            found = autograd_trace.trace(loss.grad_fn, math.isnan(float(loss.detach())))
         if lost:
             origin, module = PARAMETER, agent.name(lost[0].path)
             name = self._lost_by(loss.grad_fn, lost)
@@ -109,7 +92,7 @@ class NotFinite(Source):
             origin, name = BATCH, agent.name(key)
             count = int((~tensor.detach().isfinite()).sum())
             detail = agent.name(f"{count} of {tensor.numel()} values")
-        elif found is not None:
+        elif (found := self._traced(loss)) is not None:
             kinds = {"data": BATCH, "no-targets": NOTHING_TO_LEARN, "operation": OPERATION, "parameter": PARAMETER}
             origin, low, high = kinds[found.what], found.low, found.high
             name, detail = agent.name(autograd_trace.operation(found.node)), agent.name(found.detail)
@@ -164,9 +147,14 @@ class NotFinite(Source):
         c = origin | max(0, self._ordinal) << 4 | affected << 28 | parameters << 44 | (self._ordinal >= 0) << 60
         agent.put(monotonic_ns(), 0, NotFiniteRecord.code, name, agent.step, two_floats(*values), b, c)
 
+    def _traced(self, loss: Any) -> autograd_trace.Origin | None:
+        if loss.grad_fn is None:
+            return None
+        return autograd_trace.trace(loss.grad_fn, math.isnan(float(loss.detach())))
+
     def _lost_by(self, root: Any, lost: list[Held]) -> int:
         """Name id of the operation with an infinite derivative before the lost parameters; 0 where none is likely."""
-        if root is None or self._packed:
+        if root is None:
             return 0
         identities = {id(held.parameter) for held in lost}
         node = autograd_trace.singular(root, lambda variable: id(variable) in identities)

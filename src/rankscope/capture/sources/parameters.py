@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from rankscope.capture.agent import Agent
 
 MOST_INVENTORIES: Final = 20
+MOST_INVENTORY_CHARACTERS: Final = 1 << 19
+"""Of all inventories of a process: they lie in the region of names, which has room for 2 MB."""
+MOST_CALLS: Final = 256
+"""Forwards, and backwards, that are looked at in one sampled step at most; a window of accumulation is shorter."""
 WATCHED: Final = 3
 """Gradients of an optimizer that tell whether it was cleared: its smallest ones."""
 SMALL: Final = 1 << 16
@@ -57,7 +61,7 @@ class Parameters(Source):
         self._agent = agent
         self._is_compiling = torch.compiler.is_dynamo_compiling
         self._schedule = Schedule(agent.config.budget)
-        self._inventories = 0
+        self._inventories = self._characters = 0
         self._key = self._optimizers = 0
         self._usual_ns = 0.0
         self._sampled_at = (0, 0)
@@ -68,6 +72,7 @@ class Parameters(Source):
         ]
         agent.before_backward.append(self._before_backward)
         agent.after_backward.append(self._after_backward)
+        agent.on_forward.append(self._after_forward)
         agent.on_step.append(self._next_step)
         agent.in_child.append(self._in_child)
         self._next_step()
@@ -78,13 +83,14 @@ class Parameters(Source):
             hook.remove()
         agent.before_backward.remove(self._before_backward)
         agent.after_backward.remove(self._after_backward)
+        agent.on_forward.remove(self._after_forward)
         agent.on_step.remove(self._next_step)
         agent.in_child.remove(self._in_child)
         agent.sampled = False
 
     def _in_child(self) -> None:
         self._schedule = Schedule(self._agent.config.budget)
-        self._inventories = self._key = self._optimizers = 0
+        self._inventories = self._characters = self._key = self._optimizers = 0
         self._begin()
 
     def _begin(self) -> None:
@@ -95,6 +101,8 @@ class Parameters(Source):
         """Where the graph of the backward that runs begins, and its call-site."""
         self._cost_ns = 0
         self._tensors = self._left_out = 0
+        self._forwards = self._passes = 0
+        """Forwards and backwards of this step."""
         self._backwards: dict[int, int] = {}
         self._cleared: set[int] = set()
         self._gradients: tuple[list[int], Samples] | None = None
@@ -142,6 +150,11 @@ class Parameters(Source):
         agent = self._agent
         return self.on and agent.thread == get_ident() and not agent.ended and agent.ring is not None and observable()
 
+    def _after_forward(self, module: Any, model: int, args: Any, kwargs: Any, output: Any) -> None:
+        self._forwards += 1
+        if self._forwards >= MOST_CALLS:
+            self._agent.sampled = False  # a program that serves ends no step; one that acts may yet train
+
     # -- backward ----------------------------------------------------------------------------------------------
 
     def _before_backward(self, roots: Any, site: int) -> None:
@@ -167,6 +180,10 @@ class Parameters(Source):
         if root is not None and not samples.finite:
             tell(self._agent.on_lost_gradients, "looking at lost gradients", root, site)
         self._cost_ns += monotonic_ns() - begin
+        self._passes += 1
+        if self._passes >= MOST_CALLS:  # parameters are updated without an optimizer: this step will not end
+            self._begin()
+            self._agent.sampled = False
 
     # -- optimizer ---------------------------------------------------------------------------------------------
 
@@ -284,8 +301,11 @@ class Parameters(Source):
         if key == self._key or self._inventories >= MOST_INVENTORIES or self._agent.ring is None:
             return
         self._key = key
-        self._agent.ring.payload(payload.INVENTORY, self._inventories, stock.inventory(step).encode())
-        self._inventories += 1
+        text = stock.inventory(step).encode()
+        self._characters += len(text)
+        if self._characters <= MOST_INVENTORY_CHARACTERS:
+            self._agent.ring.payload(payload.INVENTORY, self._inventories, text)
+            self._inventories += 1
 
     def _stock(self) -> Stock:
         return Stock(self._agent.roots, self._agent.optimizers.alive())

@@ -159,16 +159,22 @@ def _nodes(root: Any) -> Iterator[Any]:
 
 
 def _saved(node: Any) -> Iterator[tuple[str, Any]]:
+    """What a node has saved. What the program has packed (checkpointing, offloading) is left out: to read it would run
+    the program's code."""
     import torch
 
     for name in dir(node):
-        if name.startswith("_saved_"):
-            try:
-                value = getattr(node, name)
-            except RuntimeError:  # freed by a backward before
+        if not name.startswith("_raw_saved_"):
+            continue
+        try:
+            raw = getattr(node, name)
+            if getattr(raw, "unpack_hook", raw) is not None:
                 continue
-            if isinstance(value, torch.Tensor):
-                yield name, value
+            value = getattr(node, name.removeprefix("_raw"))
+        except RuntimeError:  # freed by a backward before
+            continue
+        if isinstance(value, torch.Tensor):
+            yield name.removeprefix("_raw"), value
 
 
 def _result_is_fine(node: Any) -> bool:
