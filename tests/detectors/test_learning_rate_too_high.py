@@ -10,6 +10,7 @@ from rankscope.base.finding import Location
 from rankscope.records.training import Forward
 from rankscope.testing.checks import evidence_of
 from rankscope.testing.silent_dynamics import exploding, too_high
+from rankscope.testing.silent_wiring import reuse
 from rankscope.testing.trainings import MS, Training
 
 
@@ -89,11 +90,12 @@ def test_is_silent_about_a_policy_whose_loss_goes_up(extra):
 
 
 def test_follows_from_gradients_that_are_never_cleared():
-    training = replace(too_high(), optimizer_stat=lambda rank, step: {"cleared": 0})
+    training = replace(too_high(), extra=reuse(lambda step: 2))
 
-    causes = [f.cause for f in examine(training.facts()).findings if f.severity != "info"]
+    found = [f for f in examine(training.facts()).findings if f.severity != "info"]
 
-    assert causes[0] in ("missing-zero-grad", "learning-rate-too-high")
+    assert [f.cause for f in found] == ["missing-zero-grad", "learning-rate-too-high"]
+    assert found[0].explains == (found[1].id,)
 
 
 def test_is_silent_on_a_healthy_training():

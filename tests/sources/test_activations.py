@@ -65,6 +65,7 @@ def test_saturation_of_a_sigmoid(watched):
 def test_outputs_that_are_not_finite_are_said_to_be(watched):
     def run():
         model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
+        torch.nn.init.ones_(model[0].weight)
         train(model, torch.tensor([[1.0, float("inf")], [1.0, 1.0]]), steps=1)
 
     seen = watched(run)

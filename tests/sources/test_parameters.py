@@ -14,10 +14,9 @@ def small():
     return nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 1))
 
 
-def train(model, optimizer, steps=6, zero=True, between=None):
+def train(model, optimizer, steps=6, between=None):
     for _ in range(steps):
-        if zero:
-            optimizer.zero_grad()
+        optimizer.zero_grad()
         model(torch.randn(6, 4)).square().mean().backward()
         if between:
             between()
@@ -61,37 +60,6 @@ def test_the_change_of_each_parameter_is_seen_and_a_frozen_one_has_none(watched)
     found = {row.name: (row.changed, row.held, row.gradient) for row in watched(run).of("weight_stat") if row.step == 2}
     assert found["0.weight"] == (0, 1, 0)
     assert found["2.weight"] == (255, 1, 1)
-
-
-@pytest.mark.parametrize("zero", [True, False])
-def test_whether_gradients_were_cleared_is_seen(watched, zero):
-    def run():
-        model = small()
-        train(model, torch.optim.SGD(model.parameters(), lr=1e-3), steps=4, zero=zero)
-
-    rows = by_step(watched(run).of("optimizer_stat"))
-
-    assert [(rows[s].watched, rows[s].cleared) for s in (1, 2, 3)] == [(1, zero)] * 3
-
-
-def test_a_closure_that_clears_inside_the_step_is_seen(watched):
-    def run():
-        model = nn.Linear(4, 1)
-        optimizer = torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=3)
-        x = torch.randn(6, 4)
-
-        def closure():
-            optimizer.zero_grad()
-            loss = model(x).square().mean()
-            loss.backward()
-            return loss
-
-        for _ in range(4):
-            optimizer.step(closure)
-
-    rows = by_step(watched(run).of("optimizer_stat"))
-
-    assert all(rows[s].cleared for s in rows if rows[s].watched)
 
 
 def test_the_inventory_says_who_holds_what(watched):

@@ -96,7 +96,8 @@ class Agent:
         self.wake = 0
         """The next step that a source prepares. Whoever is called sets it to his own next one if that comes sooner."""
         self.before_backward: list[Callable[[Any, int], None]] = []
-        """Called on the training thread with what backward is called on, and the name id of its call-site."""
+        """Called on the training thread with what backward is called on (a tensor, or several in a tuple), and the name
+        id of its call-site."""
         self.on_lost_loss: list[Callable[[Any, int], None]] = []
         """Called before a backward on a number that is not finite, with its tensor and the call-site's name id."""
         self.on_lost_gradients: list[Callable[[Any, int], None]] = []

@@ -79,19 +79,3 @@ class BufferStat(Record):
     rms: float = field("a", "", "root mean square of its sample", is_float=True, bits=32)
     fingerprint: int = field("b", "", "of the sample's bits: equal for equal buffers")
     model: int = field("c", "", "name id of the model", bits=16)
-
-
-@dataclass(frozen=True, slots=True)
-class OptimizerStat(Record):
-    """One step of an optimizer on a sampled step."""
-
-    code: ClassVar[int] = 65
-    kind: ClassVar[str] = "optimizer_stat"
-    name: str = field("name", "", "class of the optimizer", is_name=True, bits=16)
-    lr: float = field("a", "", "learning rate of its first group", is_float=True)
-    with_gradient: int = field("b", "count", "parameters that had a gradient", bits=32)
-    without_gradient: int = field("b", "count", "parameters that had none", shift=32, bits=31)
-    optimizer: int = field("c", "", "number of the optimizer object in this process", bits=8)
-    cleared: int = field("c", "", "1: gradients had been cleared since its step before", shift=8, bits=1)
-    watched: int = field("c", "", "1: whether they had is known", shift=9, bits=1)
-    backwards: int = field("c", "count", "backward calls since its step before", shift=16, bits=16)

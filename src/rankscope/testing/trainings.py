@@ -26,7 +26,6 @@ from rankscope.records.numerics import (
     BufferStat,
     GradientStat,
     LossValue,
-    OptimizerStat,
     Sampling,
     WeightStat,
 )
@@ -86,7 +85,6 @@ class Training:
     """Fields of `GradientStat` as backward left them."""
     weight: Change = unchanged
     buffer: Callable[[int, int, Buffer], Values] = lambda rank, step, buffer: {}
-    optimizer_stat: Callable[[int, int], Values] = lambda rank, step: {}
     inventory: Callable[[Inventory], Inventory] = lambda inventory: inventory
     extra: Callable[[Writer, int, int, int], None] = lambda writer, rank, step, begin_ns: None
     """Writes further records of a step: (writer, rank, step, when the step begins)."""
@@ -173,12 +171,6 @@ class Training:
         for b in self.buffers:
             values = {"rms": 0.3, "fingerprint": fingerprint("buffer", b.path, step)}
             put(BufferStat, b.path, values, self.buffer(rank, step, b))
-        counts: dict[str, float | str] = {
-            "with_gradient": len(held), "optimizer": 1, "cleared": 1, "watched": step > 0,
-            "backwards": self.micro_batches, "name": self.optimizer, "lr": self.lr(step),
-            **self.optimizer_stat(rank, step),
-        }  # fmt: skip
-        w.put(OptimizerStat, t, t, step, **counts)
         w.put(Sampling, t, t + MS // 2, step, tensors=3 * len(self.parameters))
 
 

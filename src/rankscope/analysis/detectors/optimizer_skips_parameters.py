@@ -15,7 +15,8 @@ from rankscope.analysis.tensors import Series, gradients, inventory, raw_gradien
 from rankscope.analysis.wiring import elements, finding, listed
 from rankscope.base.finding import Evidence, Finding
 from rankscope.records.inventory import Optimizer, Parameter
-from rankscope.records.numerics import GradientStat, OptimizerStat, WeightStat
+from rankscope.records.numerics import GradientStat, WeightStat
+from rankscope.records.training import OptimizerStep
 
 SPACING = {"float64": 2.3e-16, "float32": 1.2e-7, "float16": 9.8e-4, "bfloat16": 7.9e-3}
 """Distance of two neighbouring numbers, relative to their size."""
@@ -59,7 +60,7 @@ class OptimizerSkipsParameters(Detector):
     """
 
     name = "optimizer-skips-parameters"
-    needs = (WeightStat, GradientStat, OptimizerStat)
+    needs = (WeightStat, GradientStat, OptimizerStep)
     any_length = True
 
     def examine(self, facts: Facts) -> Iterator[Finding]:
@@ -161,14 +162,14 @@ def _eligible(series: Series, position: int, hidden: NDArray[np.bool_]) -> NDArr
 
 
 def _rates(facts: Facts, position: int, optimizer: Optimizer, parameter: Parameter) -> dict[int, float]:
-    """Sampled step -> learning rate of a parameter's group: the first group's, in the proportion of the inventory."""
+    """Step -> learning rate of a parameter's group: the first group's, in the proportion of the inventory."""
     first, own = optimizer.groups[0].lr, optimizer.groups[int(parameter.group.partition(".")[2])].lr
     if own is None or first is None or (first > 0 and own == 0):
         return {}
     factor = own / first if first else 1.0
-    rows = facts.rows(OptimizerStat, position, window=False)
-    rows = rows[column(rows, OptimizerStat, "optimizer") == optimizer.number & 255]
+    rows = facts.rows(OptimizerStep, position, window=False)
+    rows = rows[column(rows, OptimizerStep, "optimizer") == optimizer.number]
     return {
         step: rate * factor
-        for step, rate in zip(rows["step"].tolist(), column(rows, OptimizerStat, "lr").tolist(), strict=True)
+        for step, rate in zip(rows["step"].tolist(), column(rows, OptimizerStep, "lr").tolist(), strict=True)
     }

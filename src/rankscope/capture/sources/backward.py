@@ -39,6 +39,11 @@ class Backward(Source):
         self._patches.undo()
 
 
+def _root(roots: Any) -> Any:
+    """The tensor that backward is called on; several of them as they are."""
+    return roots[0] if type(roots) in (tuple, list) and len(roots) == 1 else roots
+
+
 def _timed(original: Any, agent: Agent, phase: int, is_compiling: Any) -> Any:
     from functools import wraps
 
@@ -59,7 +64,7 @@ def _timed(original: Any, agent: Agent, phase: int, is_compiling: Any) -> Any:
             swallow("finding a backward's call-site", error)
             site = 0
         if agent.before_backward:
-            tell(agent.before_backward, DOING, args[0] if args else kwargs.get("tensors"), site)
+            tell(agent.before_backward, DOING, _root(args[0] if args else kwargs.get("tensors")), site)
         t1 = monotonic_ns()
         try:
             return original(*args, **kwargs)

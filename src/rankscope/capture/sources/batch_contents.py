@@ -11,7 +11,8 @@ from rankscope.capture.sampling import Schedule
 from rankscope.capture.source import Source
 from rankscope.capture.tensors.batch_tensors import tensors_in
 from rankscope.capture.tensors.feature_ranges import FeatureRanges
-from rankscope.capture.tensors.tensor_values import may_look, plain, shape_of, values_of
+from rankscope.capture.tensors.tensor_samples import observable
+from rankscope.capture.tensors.tensor_values import plain, shape_of, values_of
 from rankscope.records.batch_contents import FROM_LOADER, INTO_LAYER, INTO_MODEL, BatchTensor, FeatureRange
 from rankscope.records.numerics import Sampling
 from rankscope.records.record import two_floats
@@ -153,7 +154,7 @@ class BatchContents(Source):
             return False
         if agent.step != self._step:
             self._next_step()
-        return may_look()
+        return observable()
 
     def _next_step(self) -> None:
         """Another step than at the look before: write what the looks of that one took, and space them by it."""

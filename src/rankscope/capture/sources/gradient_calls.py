@@ -283,17 +283,15 @@ class GradientCalls(Source):
 
     # -- backward ----------------------------------------------------------------------------------------------
 
-    def _before_backward(self, roots: Any, site: int) -> None:
+    def _before_backward(self, root: Any, site: int) -> None:
         agent = self._agent
         if not (agent.sampled or self._suspicious()) or agent.ring is None:
             return
-        if type(roots) in (tuple, list) and len(roots) == 1:
-            roots = roots[0]
-        if type(roots) is self._tensor and roots.numel() == 1:
-            factor, micro = float_bits(loss_factor(roots)), agent.micro_batches & 0xFFFF
+        if type(root) is self._tensor and root.numel() == 1:
+            factor, micro = float_bits(loss_factor(root)), agent.micro_batches & 0xFFFF
             agent.put(monotonic_ns(), 0, LossFactor.code, site, agent.step, factor, 0, micro)
             if agent.step < FIRST and not micro and self._has_group():
-                self._put_summed(roots)
+                self._put_summed(root)
 
     def _has_group(self) -> bool:
         return bool(self._distributed.is_available() and self._distributed.is_initialized())

@@ -16,7 +16,8 @@ from rankscope.capture.sampling import Schedule
 from rankscope.capture.source import Source
 from rankscope.capture.tensors.causality import is_causal
 from rankscope.capture.tensors.loss_values import INDEXED, LOSSES, argument, classes_of, out_of_range, rows_kind
-from rankscope.capture.tensors.tensor_values import few, may_look, plain, values_of
+from rankscope.capture.tensors.tensor_samples import observable
+from rankscope.capture.tensors.tensor_values import few, plain, values_of
 from rankscope.capture.tensors.token_lags import Tokens, lags_of, tokens_of
 from rankscope.records.batch_contents import GROWN, UNKNOWN, IndexFailure, LossCall, TokenLag
 from rankscope.records.numerics import Sampling
@@ -106,7 +107,7 @@ class LossFunctions(Source):
 
     def _looking(self) -> bool:
         agent = self._agent
-        if agent.thread != get_ident() or agent.ended or agent.ring is None or not may_look():
+        if agent.thread != get_ident() or agent.ended or agent.ring is None or not observable():
             return False
         if agent.step != self._step:
             self._next_step()
@@ -212,19 +213,17 @@ class LossFunctions(Source):
                 self._causal[root.name_id] = is_causal(model)
         return any(self._causal.values())
 
-    def _before_backward(self, roots: Any, site: int) -> None:
+    def _before_backward(self, root: Any, site: int) -> None:
         """A loss of the program's own, of which only the graph tells."""
         import torch
 
         agent = self._agent
         if not agent.sampled or not self._looking():
             return
-        if type(roots) in (tuple, list) and len(roots) == 1:
-            roots = roots[0]
-        if type(roots) is not torch.Tensor or roots.grad_fn is None:
+        if type(root) is not torch.Tensor or root.grad_fn is None:
             return
         begin = monotonic_ns()
-        found = grown_difference(roots)
+        found = grown_difference(root)
         if found is not None:
             prediction, out = found
             other = (out[0],) if len(prediction) > 1 else (out[0], 1)
@@ -241,7 +240,7 @@ class LossFunctions(Source):
         if self._failures >= MOST_FAILURES or agent.ended or agent.ring is None or agent.thread != get_ident():
             return
         try:
-            if may_look() and (self._write_index(function, args, kwargs) if index else
+            if observable() and (self._write_index(function, args, kwargs) if index else
                                self._write_shapes(function, args, kwargs)):  # fmt: skip
                 self._failures += 1
         except Exception as error:  # noqa: BLE001

@@ -33,16 +33,14 @@ class Losses(Source):
     def remove(self) -> None:
         self._agent.before_backward.remove(self._before)
 
-    def _before(self, roots: Any, site: int) -> None:
+    def _before(self, root: Any, site: int) -> None:
         agent = self._agent
-        if type(roots) in (tuple, list) and len(roots) == 1:
-            roots = roots[0]
-        if type(roots) is not self._tensor or roots.numel() != 1 or roots.device.type != "cpu" or roots.is_complex():
+        if type(root) is not self._tensor or root.numel() != 1 or root.device.type != "cpu" or root.is_complex():
             return
         if self._modes():
             return  # the program's own mode would see that it is read
-        value = float(roots.detach())
+        value = float(root.detach())
         micro = agent.micro_batches & 0xFFFF
         agent.put(monotonic_ns(), 0, LossValue.code, site, agent.step, float_bits(value), 0, micro)
         if not isfinite(value):
-            tell(agent.on_lost_loss, "looking at a lost loss", roots, site)
+            tell(agent.on_lost_loss, "looking at a lost loss", root, site)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 from rankscope.base.guard import guard, swallow
 from rankscope.capture.inventory import Held, Stock
 from rankscope.capture.listeners import tell
-from rankscope.capture.optimizers import learning_rate
 from rankscope.capture.sampling import Schedule
 from rankscope.capture.source import Source
 from rankscope.capture.tensors.tensor_samples import Samples, Stat, norms, observable, readable
@@ -21,11 +20,10 @@ from rankscope.records.numerics import (
     BEFORE_OPTIMIZER,
     BufferStat,
     GradientStat,
-    OptimizerStat,
     Sampling,
     WeightStat,
 )
-from rankscope.records.record import float_bits, two_floats
+from rankscope.records.record import two_floats
 
 if TYPE_CHECKING:
     from rankscope.capture.agent import Agent
@@ -35,23 +33,18 @@ MOST_INVENTORY_CHARACTERS: Final = 1 << 19
 """Of all inventories of a process: they lie in the region of names, which has room for 2 MB."""
 MOST_CALLS: Final = 256
 """Forwards, and backwards, that are looked at in one sampled step at most; a window of accumulation is shorter."""
-WATCHED: Final = 3
-"""Gradients of an optimizer that tell whether it was cleared: its smallest ones."""
-SMALL: Final = 1 << 16
-"""Elements of the largest gradient that is watched."""
 
 
 class Parameters(Source):
     """Gradients, parameters and buffers on sampled steps.
 
-    Gradients as the last backward left them and as the optimizer gets them, parameters and buffers before and after,
-    and whether gradients were cleared.
+    Gradients as the last backward left them and as the optimizer gets them, parameters and buffers before and after.
     Reads what lies in memory anyway; nothing is communicated, and no device is waited for: tensors on a device are
     left out, and counted.
     """
 
     name = "parameters"
-    emits = (GradientStat, WeightStat, BufferStat, OptimizerStat, Sampling)
+    emits = (GradientStat, WeightStat, BufferStat, Sampling)
     stage = "numerics"
 
     def install(self, agent: Agent) -> None:
@@ -66,10 +59,7 @@ class Parameters(Source):
         self._usual_ns = 0.0
         self._sampled_at = (0, 0)
         self._begin()
-        self._hooks: list[Any] = [
-            optimizer.register_optimizer_step_pre_hook(self._before_optimizer),
-            optimizer.register_optimizer_step_post_hook(self._after_optimizer),
-        ]
+        self._hook: Any = optimizer.register_optimizer_step_pre_hook(self._before_optimizer)
         agent.before_backward.append(self._before_backward)
         agent.after_backward.append(self._after_backward)
         agent.on_forward.append(self._after_forward)
@@ -79,8 +69,7 @@ class Parameters(Source):
 
     def remove(self) -> None:
         agent = self._agent
-        for hook in self._hooks:
-            hook.remove()
+        self._hook.remove()
         agent.before_backward.remove(self._before_backward)
         agent.after_backward.remove(self._after_backward)
         agent.on_forward.remove(self._after_forward)
@@ -103,8 +92,6 @@ class Parameters(Source):
         self._tensors = self._left_out = 0
         self._forwards = self._passes = 0
         """Forwards and backwards of this step."""
-        self._backwards: dict[int, int] = {}
-        self._cleared: set[int] = set()
         self._gradients: tuple[list[int], Samples] | None = None
         """Identities of parameters, and samples of their gradients as the last backward left them."""
         self._weights: tuple[list[int], Samples] | None = None
@@ -157,16 +144,10 @@ class Parameters(Source):
 
     # -- backward ----------------------------------------------------------------------------------------------
 
-    def _before_backward(self, roots: Any, site: int) -> None:
+    def _before_backward(self, root: Any, site: int) -> None:
         if not self._looking():
             return
-        begin = monotonic_ns()
-        self._root = getattr(roots, "grad_fn", None), site
-        for number, optimizer in self._agent.optimizers.alive():
-            self._backwards[number] = self._backwards.get(number, 0) + 1
-            if number not in self._cleared and _cleared(optimizer):
-                self._cleared.add(number)
-        self._cost_ns += monotonic_ns() - begin
+        self._root = getattr(root, "grad_fn", None), site
 
     def _after_backward(self) -> None:
         (root, site), self._root = self._root, (None, 0)
@@ -192,7 +173,7 @@ class Parameters(Source):
             return
         begin = monotonic_ns()
         try:
-            number = self._agent.optimizers.number(optimizer)  # from here on it is among those in stock
+            self._agent.optimizers.number(optimizer)  # from here on it is among those in stock
             stock = self._stock()
             everything = {**stock.held, **stock.foreign}
             if self._weights is None:
@@ -203,31 +184,8 @@ class Parameters(Source):
             self._held.update(id(h.parameter) for h in mine)
             self._had_gradient.update(id(h.parameter) for h in mine if h.parameter.grad is not None)
             self._write_gradients(mine)
-            if number not in self._cleared and not self._backwards.get(number):
-                self._cleared.add(number)  # nothing was added since the step before: another closure, or no backward
         except Exception as error:  # noqa: BLE001
             swallow("looking at gradients", error)
-        self._cost_ns += monotonic_ns() - begin
-
-    def _after_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if not self.on or self._is_compiling() or self._weights is None or not self._looking():
-            return
-        begin = monotonic_ns()
-        try:
-            agent = self._agent
-            number = agent.optimizers.number(optimizer)
-            given = [p.grad is not None for group in optimizer.param_groups for p in group["params"]]
-            backwards = self._backwards.pop(number, 0)
-            # In the first step the optimizer was not known before its gradients were there.
-            watched = backwards > 0
-            flags = number & 255 | (number in self._cleared) << 8 | watched << 9 | min(backwards, 65535) << 16
-            counts = sum(given) | (len(given) - sum(given)) << 32
-            name = agent.name(type(optimizer).__name__)
-            rate = float_bits(learning_rate(optimizer))
-            agent.put(monotonic_ns(), 0, OptimizerStat.code, name, agent.step, rate, counts, flags)
-            self._cleared.discard(number)
-        except Exception as error:  # noqa: BLE001
-            swallow("looking at an optimizer", error)
         self._cost_ns += monotonic_ns() - begin
 
     def _write_gradients(self, mine: Sequence[Held]) -> None:
@@ -320,21 +278,3 @@ def _host(tensor: Any) -> Any:
 def _weights(everything: dict[int, Held]) -> tuple[list[int], Samples]:
     found = [(key, plain) for key, h in everything.items() if (plain := _host(h.parameter)) is not None]
     return [key for key, _ in found], Samples([plain for _, plain in found])
-
-
-def _cleared(optimizer: Any) -> bool:
-    """Whether the gradients that the optimizer used last are gone: none, or nothing but zeros."""
-    parameters = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
-    if any(p.grad is None for p in parameters):
-        return all(p.grad is None for p in parameters) or _all_zero([p.grad for p in parameters if p.grad is not None])
-    return _all_zero([p.grad for p in parameters])
-
-
-def _all_zero(gradients: Sequence[Any]) -> bool:
-    """Of the smallest ones that can be read; False where there is none to read."""
-    few = sorted((g for g in map(_host, gradients) if g is not None and g.numel() <= SMALL), key=_elements)[:WATCHED]
-    return bool(few) and not any(int(g.detach().count_nonzero()) for g in few)
-
-
-def _elements(tensor: Any) -> int:
-    return int(tensor.numel())

@@ -81,7 +81,7 @@ class Wiring(Source):
 
     # -- gradients ---------------------------------------------------------------------------------------------
 
-    def _before_backward(self, roots: Any, site: int) -> None:
+    def _before_backward(self, root: Any, site: int) -> None:
         if self._used and self._looking():
             begin = monotonic_ns()
             for used, optimizer in watched(self._used, self._agent.optimizers.alive()):

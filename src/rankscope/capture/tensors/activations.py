@@ -109,7 +109,7 @@ class Activations:
         begin = monotonic_ns()
         try:
             self._seen.add(key)
-            tensor = _first(output) if _plain() else None
+            tensor = _first(output) if observable() else None
             if tensor is not None:
                 self._write(module, key, path, model, tensor)
         except Exception as error:  # noqa: BLE001
@@ -174,7 +174,7 @@ class Activations:
             return
         begin = monotonic_ns()
         self._seen.add(key)
-        tensor = _first(output) if _plain() else None
+        tensor = _first(output) if observable() else None
         if tensor is not None and tensor.dim():
             grad = torch.is_grad_enabled()
             with torch.no_grad():
@@ -195,14 +195,6 @@ class Activations:
         agent.put(monotonic_ns(), 0, PredictionStat.code, model, agent.step, two_floats(least, most),
                   two_floats(entropy, spread), flags)  # fmt: skip
         self._tensors += 1
-
-
-def _plain() -> bool:
-    """Whether tensors may be read now: no mode of the program's own, no transform of torch.func, no tracing."""
-    import torch
-
-    inside = getattr(torch._C._functorch, "peek_interpreter_stack", None)
-    return observable() and (inside is None or inside() is None)
 
 
 def _first(output: Any) -> Tensor | None:

@@ -43,6 +43,9 @@ def observable() -> bool:
         return False
     if torch._C._get_tracing_state() is not None:  # torch.jit.trace takes what is done to a tensor, and its names
         return False
+    transforms = getattr(torch._C._functorch, "peek_interpreter_stack", None)
+    if transforms is not None and transforms() is not None:  # vmap, grad: what a tensor holds is not to be had
+        return False
     if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return True
     return not torch.cuda.is_current_stream_capturing()

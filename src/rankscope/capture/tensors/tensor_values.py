@@ -6,8 +6,6 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from rankscope.capture.tensors.tensor_samples import observable
-
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -34,14 +32,6 @@ class Values:
     """All elements are whole numbers."""
     subnormal: bool
     """Many of them are subnormal numbers."""
-
-
-def may_look() -> bool:
-    """Whether tensors may be read now: no mode of the program's own, no transform of torch.func, no tracing."""
-    import torch
-
-    inside = getattr(torch._C._functorch, "peek_interpreter_stack", None)
-    return observable() and (inside is None or inside() is None)
 
 
 def plain(value: Any) -> Tensor | None:
