@@ -136,10 +136,6 @@ def trained_elements(facts: Facts, position: int) -> int:
     return sum(_elements(p) for _, p in tensors.parameters(facts, position) if p.trainable)
 
 
-def parameter_of(facts: Facts, position: int, key: Key) -> Parameter | None:
-    return next((p for m, p in tensors.parameters(facts, position) if (m.name, p.path) == key), None)
-
-
 # -- what must be equal ----------------------------------------------------------------------------------------
 
 

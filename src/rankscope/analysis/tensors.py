@@ -88,35 +88,6 @@ def parameters(facts: Facts, position: int) -> Iterator[tuple[Model, Parameter]]
             yield model, parameter
 
 
-def replicated(facts: Facts) -> frozenset[Key]:
-    """Parameters and buffers that should be equal on all ranks: trained through a wrapper that averages gradients, or
-    laid out as replicas; what is sharded is not among them, nor what only one rank has."""
-    return facts.once(_replicated)
-
-
-def _replicated(facts: Facts) -> frozenset[Key]:
-    found: list[set[Key]] = []
-    for position in range(facts.size):
-        mine: set[Key] = set()
-        stock = inventory(facts, position)
-        for model in stock.models if stock is not None else ():
-            for parameter in model.parameters:
-                if "Shard" not in parameter.placement and "Partial" not in parameter.placement:
-                    mine.add((model.name, parameter.path))
-            mine.update((model.name, buffer.path) for buffer in model.buffers)
-        found.append(mine)
-    if facts.size <= 1:
-        return frozenset()
-    return frozenset(set.intersection(*found)) if all(_same_shapes(facts)) else frozenset()
-
-
-def _same_shapes(facts: Facts) -> list[bool]:
-    """For each rank whether its parameters have the shapes of the first one's: tensor parallel ranks may not."""
-    shapes = [{(m.name, p.path): p.shape for m, p in parameters(facts, position)} for position in range(facts.size)]
-    common = set.intersection(*(set(s) for s in shapes)) if shapes else set()
-    return [all(s[key] == shapes[0][key] for key in common) for s in shapes]
-
-
 def _gradients(facts: Facts, moment: int) -> dict[Key, Series]:
     return _series(facts, GradientStat, moment)
 

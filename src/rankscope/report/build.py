@@ -16,6 +16,7 @@ from rankscope.analysis.tables import column
 from rankscope.analysis.wording import numbered
 from rankscope.base.manifest import Manifest
 from rankscope.records.host import Goodbye
+from rankscope.records.numerics import Sampling
 from rankscope.records.process import LOWERED
 from rankscope.report.report import (
     STEP_TIME,
@@ -172,6 +173,14 @@ def _capture_problems(facts: Facts) -> tuple[NotExamined, ...]:
                 f"{count} errors of rankscope were kept from the program; the last: {last.removeprefix('swallowed: ')}"
             )
             found.setdefault("capture", NotExamined("capture", "hooks without errors", why))
+    left_out = facts.tables.of(Sampling)
+    most = int(column(left_out, Sampling, "left_out").max()) if len(left_out) else 0
+    if most:
+        why = (
+            f"{most} gradients and parameters of a step were not read: on a device, sparse, complex, quantised, of a "
+            "class of their own, or beyond the first 1,500"
+        )
+        found["numerics"] = NotExamined("numerics", "statistics of all parameters", why)
     return tuple(found.values())
 
 
