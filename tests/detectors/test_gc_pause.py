@@ -57,3 +57,12 @@ def test_ranks_that_collect_at_the_same_moment_stop_the_run_once():
     [found] = GcPause().examine(run.facts)
 
     assert found.cost.share == pytest.approx(0.6, abs=0.01)  # 150 ms in each 250 ms, on all four ranks at once
+
+
+@pytest.mark.parametrize("larger, ranks", [(260.0, (1,)), (150.0, (0, 1))])
+def test_a_heap_that_all_ranks_have_in_common_names_none_beside_the_larger_one(larger, ranks):
+    parts = (Pause(ms=130.0, every=8, ranks=(0,)), Pause(ms=larger, every=12, offset=5, ranks=(1,)))
+
+    [found] = GcPause().examine(replace(BASE, parts=parts).build().facts)
+
+    assert found.ranks == ranks

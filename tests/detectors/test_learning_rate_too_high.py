@@ -90,7 +90,13 @@ def test_is_silent_about_a_policy_whose_loss_goes_up(extra):
 
 
 def test_follows_from_gradients_that_are_never_cleared():
-    training = replace(too_high(), extra=reuse(lambda step: 2))
+    never_cleared, constant = reuse(lambda step: 2), too_high().extra
+
+    def extra(writer, rank, step, begin_ns):
+        never_cleared(writer, rank, step, begin_ns)
+        constant(writer, rank, step, begin_ns)
+
+    training = replace(too_high(), extra=extra)
 
     found = [f for f in examine(training.facts()).findings if f.severity != "info"]
 

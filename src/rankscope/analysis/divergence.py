@@ -13,7 +13,7 @@ from rankscope.analysis.facts import Facts
 from rankscope.analysis.layers import Layer, matrices, rates
 from rankscope.analysis.losses import Curve, curves, not_made_to_fall, running_median
 from rankscope.analysis.tables import column
-from rankscope.records.activations import ActivationStat
+from rankscope.records.activations import ActivationStat, PredictionStat
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -26,6 +26,8 @@ RISEN = 1.5
 NOT_IMPROVED = 0.75
 """The level at the end, as a part of the loss before any update, from which on nothing was learned: dead networks
 fall back to a constant prediction, which is a little better than random weights."""
+CONSTANT = 1e-3
+"""Deviation of the predictions over a batch, beside their size, below which a network predicts one thing."""
 GREW = 2.0
 """Gradients have risen with the loss where they are so many times what they were at first."""
 BLEW_UP = 100.0
@@ -148,17 +150,28 @@ def _divergence(facts: Facts) -> Divergence | None:
 
 def _lost_at(facts: Facts, curve: Curve) -> int | None:
     """The step at which the loss had gone up, where it did so for good; None where it did not, or need not fall."""
-    step = _gone_up(curve)
-    if step is None or curve.end < NOT_IMPROVED * curve.first:
+    rise = _gone_up(curve)
+    if rise is None or curve.end < NOT_IMPROVED * curve.first:
         return None
+    step, before = rise
+    if curve.end < before and not _predicts_one_thing(facts):
+        return None  # it came back, and goes on: labels full of noise leave a loss near the first one
     # Losses that need not fall are only told of where their numbers are lost, after a rise of which there is no doubt.
     if not_made_to_fall(facts) is not None and (np.isfinite(curve.end) or not _rose_far(curve)):
         return None
     return step
 
 
-def _gone_up(curve: Curve) -> int | None:
-    """The first step at which the loss stands far above what it had come down to, and at what it was at first.
+def _predicts_one_thing(facts: Facts) -> bool:
+    """Whether the last predictions in training that were looked at did not depend on the inputs."""
+    rows = facts.rows(PredictionStat, 0, window=False)
+    rows = rows[(column(rows, PredictionStat, "training") > 0) & (column(rows, PredictionStat, "finite") > 0)]
+    return bool(len(rows)) and float(column(rows[-1:], PredictionStat, "spread")[0]) < CONSTANT
+
+
+def _gone_up(curve: Curve) -> tuple[int, float] | None:
+    """(the first step at which the loss stands far above what it had come down to, and at what it was at first; what it
+    had come down to).
 
     At the start a single step counts: a network can be dead after it, and predict one thing from then on.
     """
@@ -168,10 +181,10 @@ def _gone_up(curve: Curve) -> int | None:
     for step, value, finite in zip(curve.steps.tolist(), level.tolist(), curve.finite.tolist(), strict=True):
         if not np.isfinite(value):
             if not finite and not np.isfinite(curve.end):
-                return int(step)
+                return int(step), lowest
             continue
         if value >= max(RISEN * lowest, lowest + min(guard, lowest), NOT_IMPROVED * curve.first):
-            return int(step)
+            return int(step), lowest
         lowest = min(lowest, value)
     return None
 

@@ -66,6 +66,17 @@ def falling_by_depth(factor: float) -> Callable[[int, int, Parameter], Values]:
     return gradient
 
 
+def predictions(spread: float, entropy: float = 0.9) -> Callable[[Writer, int, int, int], None]:
+    """What the model gives in training: how much it differs between the samples of a batch."""
+
+    def extra(w: Writer, rank: int, step: int, begin_ns: int) -> None:
+        if _schedule.sampled(step):
+            w.put(PredictionStat, begin_ns, begin_ns, step, name="Net", entropy=entropy, spread=spread, units=10,
+                  rows=32, least=-0.1, most=0.1, training=1, grad=1, finite=1)  # fmt: skip
+
+    return extra
+
+
 def too_high(*, recovers: bool = False) -> Training:
     """Steps of half the weights; the loss goes up thirtyfold, then a dead network predicts the same for all."""
 
@@ -82,7 +93,14 @@ def too_high(*, recovers: bool = False) -> Training:
         return {"update": 0.05 if step < 8 else 1e-4}
 
     return Training(optimizer="SGD", lr=lambda step: 5.0, loss=loss, gradient=gradient, raw_gradient=gradient,
-                    weight=weight)  # fmt: skip
+                    weight=weight, extra=predictions(0.0))  # fmt: skip
+
+
+def noisy_labels() -> Training:
+    """The first step replaces the weights, as Adagrad's does; then the loss stays near the first one, for labels are
+    mostly noise, but below it."""
+    bad = too_high()
+    return replace(bad, loss=lambda rank, step: (0.70, 2.1, 1.3)[step] if step < 3 else 0.635, extra=predictions(0.3))
 
 
 def exploding() -> Training:
@@ -171,12 +189,7 @@ def flat(steps: int = 2100, fall: float = 0.0) -> Training:
     def loss(rank: int, step: int) -> float:
         return 2.303 * (1 - fall * step / steps) + 0.01 * math.sin(7 * step)
 
-    def extra(w: Writer, rank: int, step: int, begin_ns: int) -> None:
-        if _schedule.sampled(step):
-            w.put(PredictionStat, begin_ns, begin_ns, step, name="Net", entropy=0.999, spread=0.01, units=10, rows=32,
-                  least=-0.1, most=0.1, training=1, grad=1, finite=1)  # fmt: skip
-
-    return Training(steps=steps, loss=loss, extra=extra)
+    return Training(steps=steps, loss=loss, extra=predictions(0.01, entropy=0.999))
 
 
 def evaluated(rise: float) -> Training:
@@ -205,6 +218,7 @@ FAULTS: dict[str, Callable[[], Facts]] = {
 """Cause -> a training with that fault."""
 
 HEALTHY: dict[str, Callable[[], Facts]] = {
+    "labels full of noise": noisy_labels().facts,
     "large first steps that learn": too_high(recovers=True).facts,
     "gradients that differ by depth": vanishing(0.6, "AdamW", flat=False).facts,
     "vanishing gradients that Adam makes up for": vanishing(0.3, "AdamW", flat=False).facts,

@@ -16,6 +16,10 @@ from rankscope.base.finding import Evidence, Finding
 from rankscope.records.host import GcPause as GcPauseRecord
 from rankscope.records.training import Step
 
+LARGER = 1.5
+"""Times the longest collection of the rank with the smallest heap from which on another rank's heap is a large one:
+what they have in common, the program and torch, is then no reason to name them all."""
+
 
 class GcPause(Detector):
     """Python's garbage collector stops a rank, and the others wait for it.
@@ -51,7 +55,8 @@ class GcPause(Detector):
             return
         longest = np.array([_longest(facts, p) for p in range(facts.size)])
         # Collections as long as torch's own heap makes them are met everywhere; a large heap shows in each of them.
-        positions = tuple(sorted(set(worst_ranks(total)) & set(worst_ranks(longest))))
+        common = float(longest.min()) if longest.max() >= LARGER * longest.min() else 0.0
+        positions = tuple(sorted(set(worst_ranks(total)) & set(worst_ranks(longest - common))))
         gain = facts.gain_without({p: masks[p] for p in positions})
         if gain < MATERIAL:
             return
