@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from train import SETTLING, WARM_UP
+from train import WARM_UP
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "overhead.md"
@@ -34,6 +34,9 @@ TRACEML = "traceml-ai==0.5.0"
 BLOCK_S = 1.0
 LIMITS = {5: 0.03, 20: 0.01, 100: 0.01}
 RECORD_LIMIT_NS = 300
+STEADY_HEAP = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 32), "MALLOC_TOP_PAD_": str(1 << 26)}
+"""glibc gives memory back to the system and asks for it again, in each step or never, by where a few bytes happen to
+lie: it makes two bare runs differ more than any observation does. So it keeps what it has, bare and observed."""
 AGREEMENT = 0.005
 
 
@@ -90,7 +93,7 @@ def main() -> int:
 def measure(size: int, args: argparse.Namespace, work: Path, traceml: Path | None) -> Measured:
     arguments = ["--size", str(size), "--batch", str(calibrate(size, work))]
     one = Measured()
-    blocks(one, arguments, max(SETTLING + 8, int(BLOCK_S * 1000 / size)), args.pairs, work)
+    blocks(one, arguments, max(8, int(BLOCK_S * 1000 / size)), args.pairs, work)
     medians = f"step {statistics.median(one.step):+.2%}, CPU {statistics.median(one.cpu):+.2%}"
     print(f"{size:4} ms, {len(one.step)} pairs of blocks: {medians}", flush=True)
     arguments += ["--steps", str(WARM_UP + max(30, int(args.seconds * 1000 / size)))]
@@ -155,7 +158,7 @@ def torchrun(arguments: list[str]) -> list[str]:
 
 
 def output(command: list[str]) -> str:
-    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    env = {**os.environ, "OMP_NUM_THREADS": "1", **STEADY_HEAP}
     for _ in range(2):  # a rank may be aborted by gloo at its end, on a busy machine, observed or not
         done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
         if not done.returncode:

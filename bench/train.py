@@ -26,7 +26,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 
 WARM_UP = 30
-SETTLING = 4
+SETTLING = 10
 """Steps at the beginning of a block that do not count."""
 WAYS = ("bare", "early", "observed")
 """The turns: not observed, as in the first 20 s of a process, and as later."""
@@ -89,38 +89,64 @@ def calibrated(model: Any, width: int, wanted_ms: float) -> int:
 def in_turn(model: Any, width: int, batch: int, pairs: int, block: int) -> dict[str, list[dict[str, float]]]:
     """Blocks of bare and of observed steps: A B C C B A ..., so that a drift of the machine meets all alike."""
     measured: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
-    train(model, width, batch, WARM_UP, None, settling=0)
+    # One for all blocks: after a new one, the next steps are sampled.
+    optimizer = sgd(model)
+    train(model, width, batch, WARM_UP, None, settling=0, optimizer=optimizer)
+    state = Observation()
     for number in range(pairs):
         for way in WAYS if number % 2 == 0 else WAYS[::-1]:
-            with observation(way) if way != "bare" else contextlib.nullcontext():
-                measured[way].append(train(model, width, batch, block, None, settling=SETTLING))
+            with state.on(way) if way != "bare" else contextlib.nullcontext():
+                steps = block + SETTLING
+                measured[way].append(train(model, width, batch, steps, None, settling=SETTLING, optimizer=optimizer))
     return measured
 
 
-@contextlib.contextmanager
-def observation(way: str) -> Iterator[None]:
-    """Everything that runs in a rank under `rankscope run`: hooks, ring, stack sampler; not the recorder. Stacks are
-    sampled as in the first seconds of a process or as later."""
-    from rankscope.base.clock import now_ns
-    from rankscope.capture import observer
-    from rankscope.capture.config import Config
-    from rankscope.capture.sources import stacks
+class Observation:
+    """Everything that runs in a rank under `rankscope run`: hooks, ring, stack sampler; not the recorder.
 
-    stacks.FIRST_NS = 0 if way == "observed" else NEVER_NS
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
-        agent = observer.start(Config(ring_folders=(folder,)), now_ns())
-        agent.open()
-        agent.step = 100  # steps that are recorded module by module are few, later
-        agent.wake = 0
-        try:
-            yield
-        finally:
-            observer.stop()
+    It goes on in each block where it was in the one before: the number of the step, and how far apart the sampled
+    steps are.
+    """
+
+    def __init__(self) -> None:
+        self.step = 100  # steps that are recorded module by module are few, later
+        self.spacings: dict[str, int] = {}
+
+    @contextlib.contextmanager
+    def on(self, way: str) -> Iterator[None]:
+        """Stacks are sampled as in the first seconds of a process or as later."""
+        from rankscope.base.clock import now_ns
+        from rankscope.capture import observer
+        from rankscope.capture.config import Config
+        from rankscope.capture.sources import stacks
+
+        stacks.FIRST_NS = 0 if way == "observed" else NEVER_NS
+        with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+            agent = observer.start(Config(ring_folders=(folder,)), now_ns())
+            agent.open()
+            agent.step = self.step
+            agent.wake = 0
+            agent.sampled = False
+            schedules = {s.name: s._schedule for s in agent.sources if hasattr(s, "_schedule")}
+            for name, schedule in schedules.items():
+                schedule._spacing = self.spacings.get(name, schedule._spacing)
+            try:
+                yield
+            finally:
+                self.step = agent.step
+                self.spacings = {name: schedule._spacing for name, schedule in schedules.items()}
+                observer.stop()
 
 
-def train(model: Any, width: int, batch: int, steps: int, traceml: Any, *, settling: int) -> dict[str, float]:
+def sgd(model: Any) -> torch.optim.Optimizer:
+    return torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
+
+
+def train(
+    model: Any, width: int, batch: int, steps: int, traceml: Any, *, settling: int, optimizer: Any = None
+) -> dict[str, float]:
     """Median step time and mean CPU time of a step, in ms, without the first `settling` ones."""
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
+    optimizer = optimizer or sgd(model)
     loss_of = nn.CrossEntropyLoss()
     # One batch, read again and again: fetching it stays cheap however large it is.
     one = torch.randn(batch, width), torch.zeros(batch, dtype=torch.long)

@@ -30,6 +30,8 @@ from rankscope.records.training import Step
 TIMED_EVERY, TIMED = 16, 8
 """Of so many steps one, this one, is timed. It is never one that is recorded module by module for its number."""
 NEVER = 1 << 62
+UNUSUAL = 3
+"""Backwards of one step, at least, after which the next is looked at: something may keep the optimizer back."""
 MOST_CAUGHT = 200
 """Exceptions of a process that are written, whatever they say; then only such as have not been seen before: a program
 that logs one each step says nothing new by it."""
@@ -62,6 +64,9 @@ class Agent:
         self.in_next = False
         self.waiting = False
         self.micro_batches = 0
+        self.unusual = UNUSUAL
+        """So many backwards in one step are worth a closer look: a step usually has half of them."""
+        self.optimizer_steps = 0
         self.backward_collectives = 0
         self.backward_last_enter = 0
         self.backward_site = 0
@@ -104,6 +109,17 @@ class Agent:
         """Called after a backward of a sampled step that left gradients that are not finite, with the node of the graph
         that it began at and the call-site's name id."""
         self.after_backward: list[Callable[[], None]] = []
+        self.before_close_backward: list[Callable[[Any, int], None]] = []
+        """As `before_backward`, only where one looks closely: in sampled steps, and where a step has many more
+        backwards than the others."""
+        self.after_close_backward: list[Callable[[], None]] = []
+        self.before_optimizer: list[Callable[[Any], None]] = []
+        """Called on the training thread with each optimizer that is about to step."""
+        self.after_optimizer: list[Callable[[Any], None]] = []
+        """Called when it has, before the step of the run ends."""
+        self.before_sampled_optimizer: list[Callable[[Any], None]] = []
+        self.after_sampled_optimizer: list[Callable[[Any], None]] = []
+        """The same two in sampled steps only."""
         self.on_batch: list[Callable[[Any, Any, int, int, int], None]] = []
         """Called on the training thread with each batch that a DataLoader gave: (iterator, batch, name id, ordinal and
         flags as in `BatchWait`)."""
@@ -409,7 +425,8 @@ class Agent:
         self.step = self.wake = 0
         self.timing = True
         self.in_backward = self.in_next = self.waiting = False
-        self.last_step_end = self.micro_batches = 0
+        self.last_step_end = self.micro_batches = self.optimizer_steps = 0
+        self.unusual = UNUSUAL
         self.own_ns = self.hidden_ns = self.hooks = 0
         self.started_ns = now_ns()
         self.raised = (0, 0, 0)

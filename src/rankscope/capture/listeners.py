@@ -10,7 +10,7 @@ from rankscope.base.guard import swallow
 
 def tell(listeners: Sequence[Callable[..., None]], doing: str, *args: Any) -> None:
     """Call each listener with `args`; an error is counted as one of `doing`."""
-    for call in listeners:
+    for call in tuple(listeners):  # one of them may leave
         try:
             call(*args)
         except Exception as error:  # noqa: BLE001  the wall between us and the user's program

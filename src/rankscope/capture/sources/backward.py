@@ -63,8 +63,11 @@ def _timed(original: Any, agent: Agent, phase: int, is_compiling: Any) -> Any:
         except Exception as error:  # noqa: BLE001
             swallow("finding a backward's call-site", error)
             site = 0
-        if agent.before_backward:
-            tell(agent.before_backward, DOING, _root(args[0] if args else kwargs.get("tensors")), site)
+        root = _root(args[0] if args else kwargs.get("tensors"))
+        tell(agent.before_backward, DOING, root, site)
+        close = agent.sampled or agent.micro_batches >= agent.unusual
+        if close:
+            tell(agent.before_close_backward, DOING, root, site)
         t1 = monotonic_ns()
         try:
             return original(*args, **kwargs)
@@ -72,6 +75,8 @@ def _timed(original: Any, agent: Agent, phase: int, is_compiling: Any) -> Any:
             t2 = monotonic_ns()
             if agent.after_backward:
                 tell(agent.after_backward, DOING)
+            if close:
+                tell(agent.after_close_backward, DOING)
             agent.in_backward = False
             agent.phase = before
             try:

@@ -17,11 +17,17 @@ from rankscope.records.batches import MOST_LOADERS, MOST_PASSES, Batch, BatchLab
 if TYPE_CHECKING:
     from rankscope.capture.agent import Agent
 
-READ_FIRST, READ_EVERY = 64, 4
-"""Contents are read of so many batches at the start of a pass, then of one of so many, the same on all ranks: it takes
-5 µs of two tensors."""
-LABELLED_FIRST, LABELLED_EVERY = 64, 8
-"""Labels are counted in so many batches at the start of a pass, then in one of so many: it costs as much again."""
+READ_FIRST, FIRST_PASSES = 64, 3
+"""Contents are read of so many batches at the start of each of so many passes."""
+READ_LATER: Final = 16
+"""The same of later passes."""
+CLOSEST, FARTHEST = 4, 256
+"""Then they are read of one batch of so many, by how quickly batches come: a power of two, so that two ranks that come
+to different ones read those of the wider one in common. Labels are counted half as often."""
+LOOK_NS: Final = 50_000
+"""What reading a batch takes where the step before it has displaced everything from the caches; from them, 5 µs."""
+SHARE: Final = 0.05
+"""Part of the budget for overhead that reading may take in the long run."""
 MOST_WAITING: Final = 4096
 """Batches whose indices are known and that have not come yet; a loader asks for a few ahead of time."""
 
@@ -89,13 +95,13 @@ class Batches(Source):
         loader = min(flags & 0xFFFF, MOST_LOADERS)
         where = min(ordinal, (1 << 20) - 1) | min(number, MOST_PASSES) << 20 | loader << 30
         if ordinal == 0:
+            own["_rankscope_began"] = monotonic_ns()
             with guard("looking at a sampler"):
                 self._begin(iterator, where)
         grad = self._is_grad_enabled()
-        if ordinal < READ_FIRST or ordinal % READ_EVERY == 0:
-            found = look(batch, ordinal < LABELLED_FIRST or ordinal % LABELLED_EVERY == 0)
-        else:
-            found = NOTHING
+        first = READ_FIRST if number < FIRST_PASSES else READ_LATER
+        every = 1 if ordinal < first else own.get("_rankscope_every") or self._every(own, ordinal)
+        found = look(batch, every == 1 or ordinal % (2 * every) == 0) if ordinal % every == 0 else NOTHING
         waiting = own.get("_rankscope_orders")
         order, ascending, size = 0, False, 0
         if waiting is not None and waiting[1] and getattr(iterator, "_in_order", True):
@@ -111,6 +117,15 @@ class Batches(Source):
             path = agent.name(found.label_path)
             c = where | distinct << 38 | grad << 60
             agent.put(now, 0, BatchLabels.code, path, agent.step, _signed(low), _signed(high), c)
+
+    def _every(self, own: dict[str, Any], ordinal: int) -> int:
+        """Of how many batches of this pass one is read from now on; kept at its iterator."""
+        usual = (monotonic_ns() - own.get("_rankscope_began", 0)) / ordinal
+        every = CLOSEST
+        while every < FARTHEST and self._agent.config.budget * SHARE * every * usual < LOOK_NS:
+            every *= 2
+        own["_rankscope_every"] = every
+        return every
 
     def _on_forward(self, module: Any, model: int, args: Any, kwargs: Any, output: Any) -> None:
         agent = self._agent

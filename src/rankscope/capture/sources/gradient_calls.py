@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 NO_SCALE: Final = two_floats(1.0, 0.0)
 SHOWN: Final = 6
 """Paths that a record names."""
-FIRST_ATTEMPTS: Final = 4
-"""Backward calls without an optimizer step after which one asks what is wrong with the gradients."""
 
 
 class GradientCalls(Source):
@@ -59,7 +57,6 @@ class GradientCalls(Source):
         import torch
         from torch.amp import grad_scaler
         from torch.nn.utils import clip_grad
-        from torch.optim import optimizer
 
         self._agent = agent
         self._tensor = torch.Tensor
@@ -86,26 +83,24 @@ class GradientCalls(Source):
             # Not `__init__`: its warnings would name our line in place of the user's.
             maker = "_ddp_init_helper" if hasattr(ddp, "_ddp_init_helper") else "__init__"
             self._patches.replace(ddp, maker, self._watch_init(getattr(ddp, maker)))
-        self._hook = optimizer.register_optimizer_step_pre_hook(self._before_optimizer)
-        agent.before_backward.append(self._before_backward)
-        agent.after_backward.append(self._after_backward)
+        agent.before_sampled_optimizer.append(self._before_optimizer)
+        agent.before_close_backward.append(self._before_backward)
+        agent.after_close_backward.append(self._after_backward)
         agent.on_forward.append(self._on_forward)
         agent.in_child.append(self._forget)
 
     def remove(self) -> None:
         agent = self._agent
         self._patches.undo()
-        self._hook.remove()
-        agent.before_backward.remove(self._before_backward)
-        agent.after_backward.remove(self._after_backward)
+        agent.before_sampled_optimizer.remove(self._before_optimizer)
+        agent.before_close_backward.remove(self._before_backward)
+        agent.after_close_backward.remove(self._after_backward)
         agent.on_forward.remove(self._on_forward)
         agent.in_child.remove(self._forget)
 
     def _forget(self) -> None:
         self._scaler: weakref.ref[Any] | None = None
         """A GradScaler whose scale is in the gradients of the step that is being made."""
-        self._stepped = 0
-        """Optimizer steps so far."""
         self._skipped = 0
         """Of a scaler, without one that was made between them."""
         self._step = -1
@@ -116,8 +111,6 @@ class GradientCalls(Source):
         """Identity of a wrapper -> forwards through it, past it, and where the last one past it was called."""
         self._holders: dict[int, tuple[weakref.ref[Any], list[int]]] = {}
         """Identity of the first parameter of a clipping -> the parameter, and the optimizers that hold it."""
-        self._usual = 0
-        """The most backward calls that were made before an optimizer step."""
 
     def _here(self) -> bool:
         agent = self._agent
@@ -246,7 +239,7 @@ class GradientCalls(Source):
         def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
             if not scaler._enabled or not self._here():
                 return original(scaler, optimizer, *args, **kwargs)
-            before, number, unscaled = self._stepped, agent.step, False
+            before, number, unscaled = agent.optimizer_steps, agent.step, False
             try:
                 state = scaler._per_optimizer_states.get(id(optimizer))
                 unscaled = bool(state) and state["stage"].value > 0
@@ -255,7 +248,7 @@ class GradientCalls(Source):
             result = original(scaler, optimizer, *args, **kwargs)
             try:
                 begin = monotonic_ns()
-                self._put_scaler(scaler, optimizer, number, before != self._stepped, unscaled)
+                self._put_scaler(scaler, optimizer, number, before != agent.optimizer_steps, unscaled)
                 if agent.timing:
                     agent.own_ns += monotonic_ns() - begin
                     agent.hidden_ns += agent.wrapper_ns
@@ -317,7 +310,7 @@ class GradientCalls(Source):
         """Whether this backward is one of many more than a step usually has: optimizer steps are left out, by hand."""
         before = self._agent.micro_batches
         # Number 4, 8, 16, ... of them.
-        return before >= FIRST_ATTEMPTS - 1 and before >= 2 * self._usual and before & (before + 1) == 0
+        return before >= self._agent.unusual and before & (before + 1) == 0
 
     def _put_not_finite(self) -> None:
         """Which gradients are not finite now, those nearest to the loss first."""
@@ -339,14 +332,8 @@ class GradientCalls(Source):
 
     # -- optimizer ---------------------------------------------------------------------------------------------
 
-    def _before_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if self._is_compiling():
-            return
-        self._stepped += 1
+    def _before_optimizer(self, optimizer: Any) -> None:
         agent = self._agent
-        self._usual = max(self._usual, agent.micro_batches)
-        if not agent.sampled:
-            return
         begin = monotonic_ns()
         try:
             if self._here() and observable():

@@ -35,11 +35,14 @@ class Losses(Source):
 
     def _before(self, root: Any, site: int) -> None:
         agent = self._agent
-        if type(root) is not self._tensor or root.numel() != 1 or root.device.type != "cpu" or root.is_complex():
+        # What is asked of a tensor here is asked in each step, from cold caches.
+        if type(root) is not self._tensor or not root.is_cpu or root.numel() != 1:
             return
         if self._modes():
             return  # the program's own mode would see that it is read
-        value = float(root.detach())
+        value = root.item()
+        if type(value) is not float:
+            return
         micro = agent.micro_batches & 0xFFFF
         agent.put(monotonic_ns(), 0, LossValue.code, site, agent.step, float_bits(value), 0, micro)
         if not isfinite(value):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Final
@@ -41,36 +41,52 @@ class NotFinite(Source):
 
     def install(self, agent: Agent) -> None:
         import torch
-        from torch.optim import optimizer
 
         self._agent = agent
         self._tensor = torch.Tensor
         self._in_child()
         agent.on_batch.append(self._on_batch)
-        self._hook = optimizer.register_optimizer_step_pre_hook(self._before_optimizer)
+        agent.on_config.append(self._listen)
+        self._listen()
         agent.on_lost_loss.append(self._on_lost_loss)
         agent.on_lost_gradients.append(self._on_lost_gradients)
         agent.in_child.append(self._in_child)
 
     def remove(self) -> None:
-        self._hook.remove()
+        self._agent.on_config.remove(self._listen)
+        self._listen(wanted=False)
         self._agent.on_batch.remove(self._on_batch)
         self._agent.on_lost_loss.remove(self._on_lost_loss)
         self._agent.on_lost_gradients.remove(self._on_lost_gradients)
         self._agent.in_child.remove(self._in_child)
 
+    def _listen(self, *, wanted: bool = True) -> None:
+        """Be told of optimizers where steps are to be skipped."""
+        told = self._agent.before_optimizer
+        if self._before_optimizer in told:
+            told.remove(self._before_optimizer)
+        if wanted and self._agent.config.on_nan == "skip":
+            told.append(self._before_optimizer)
+
     def _in_child(self) -> None:
         self._found = 0
         self._lost = False
         """Whether a loss was."""
-        self._batch: list[tuple[str, weakref.ref[Any]]] = []
+        self._batch: Sequence[tuple[object, weakref.ref[Any]]] = ()
+        """Keys of its tensors, and the tensors."""
         self._ordinal = -1
 
     def _on_batch(self, iterator: Any, batch: Any, name: int, ordinal: int, flags: int) -> None:
         if self._found >= MOST:
             return
-        self._batch = [(key, weakref.ref(t)) for key, t in _tensors(batch, self._tensor)]
         self._ordinal = ordinal
+        if type(batch) in (list, tuple) and len(batch) <= MOST_TENSORS:
+            plain = self._tensor
+            found = [weakref.ref(t) for t in batch if type(t) is plain]
+            if len(found) == len(batch):  # as most batches are
+                self._batch = list(enumerate(found))
+                return
+        self._batch = [(key, weakref.ref(t)) for key, t in _tensors(batch, self._tensor)]
 
     def _on_lost_loss(self, loss: Any, site: int) -> None:
         if self._found >= MOST:
@@ -124,10 +140,10 @@ class NotFinite(Source):
         if config.on_nan == "stop":
             snapshots.ask_to_stop(run.stop, f"rank {rank}, step {agent.step}: {why} (--on-nan stop)")
 
-    def _before_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+    def _before_optimizer(self, optimizer: Any) -> None:
         """Where steps are to be skipped: without gradients an optimizer changes nothing, on no rank, for all of them
         have got the same."""
-        if self._agent.config.on_nan != "skip" or self._agent.ended:
+        if self._agent.ended:
             return
         with guard("skipping a step"):
             parameters = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
@@ -164,7 +180,7 @@ class NotFinite(Source):
         for key, ref in self._batch:
             tensor = ref()
             if tensor is not None:
-                yield key, tensor
+                yield str(key), tensor
 
 
 def _tensors(batch: Any, kind: type) -> Iterator[tuple[str, Any]]:

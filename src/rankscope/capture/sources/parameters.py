@@ -48,20 +48,16 @@ class Parameters(Source):
     stage = "numerics"
 
     def install(self, agent: Agent) -> None:
-        import torch
-        from torch.optim import optimizer
-
         self._agent = agent
-        self._is_compiling = torch.compiler.is_dynamo_compiling
         self._schedule = Schedule(agent.config.budget)
         self._inventories = self._characters = 0
         self._key = self._optimizers = 0
         self._usual_ns = 0.0
         self._sampled_at = (0, 0)
         self._begin()
-        self._hook: Any = optimizer.register_optimizer_step_pre_hook(self._before_optimizer)
-        agent.before_backward.append(self._before_backward)
-        agent.after_backward.append(self._after_backward)
+        agent.before_sampled_optimizer.append(self._before_optimizer)
+        agent.before_close_backward.append(self._before_backward)
+        agent.after_close_backward.append(self._after_backward)
         agent.on_forward.append(self._after_forward)
         agent.on_step.append(self._next_step)
         agent.in_child.append(self._in_child)
@@ -69,9 +65,9 @@ class Parameters(Source):
 
     def remove(self) -> None:
         agent = self._agent
-        self._hook.remove()
-        agent.before_backward.remove(self._before_backward)
-        agent.after_backward.remove(self._after_backward)
+        agent.before_sampled_optimizer.remove(self._before_optimizer)
+        agent.before_close_backward.remove(self._before_backward)
+        agent.after_close_backward.remove(self._after_backward)
         agent.on_forward.remove(self._after_forward)
         agent.on_step.remove(self._next_step)
         agent.in_child.remove(self._in_child)
@@ -168,8 +164,8 @@ class Parameters(Source):
 
     # -- optimizer ---------------------------------------------------------------------------------------------
 
-    def _before_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if not self.on or self._is_compiling() or not self._looking():
+    def _before_optimizer(self, optimizer: Any) -> None:
+        if not self._looking():
             return
         begin = monotonic_ns()
         try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import weakref
 from functools import wraps
-from threading import get_ident
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
@@ -45,22 +44,20 @@ class Schedules(Source):
     stage = "numerics"
 
     def install(self, agent: Agent) -> None:
-        import torch
-        from torch.optim import lr_scheduler, optimizer
+        from torch.optim import lr_scheduler
 
         self._agent = agent
-        self._is_compiling = torch.compiler.is_dynamo_compiling
         self._counted: dict[int, _Counted] = {}
         """By identity of the optimizer."""
         self._number = 0
         self._patches = Patches()
         kind = lr_scheduler.LRScheduler
         self._patches.replace(kind, "__init__", self._watch_init(kind.__init__))
-        self._hook: Any = optimizer.register_optimizer_step_pre_hook(self._before)
 
     def remove(self) -> None:
         self._patches.undo()
-        self._hook.remove()
+        if self._before in self._agent.before_optimizer:
+            self._agent.before_optimizer.remove(self._before)
 
     def _watch_init(self, original: Any) -> Any:
         @wraps(original)
@@ -78,16 +75,18 @@ class Schedules(Source):
         known = self._counted.get(id(optimizer))
         if known is None or known.optimizer() is not optimizer:
             known = self._counted[id(optimizer)] = _Counted(optimizer)
+        if self._before not in self._agent.before_optimizer:
+            self._agent.before_optimizer.append(self._before)
         self._number += 1
         known.schedules.append((weakref.ref(schedule), self._number))
 
-    def _before(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+    def _before(self, optimizer: Any) -> None:
         known = self._counted.get(id(optimizer))
-        if known is None or self._is_compiling():
+        if known is None:
             return
         known.steps += 1
         agent = self._agent
-        if not agent.sampled or agent.thread != get_ident() or agent.ended or agent.ring is None:
+        if not agent.sampled or agent.ended or agent.ring is None:
             return
         try:
             if known.optimizer() is optimizer:

@@ -8,6 +8,7 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
 from rankscope.base.guard import swallow
+from rankscope.capture.listeners import tell
 from rankscope.capture.optimizers import learning_rate
 from rankscope.capture.source import Source
 from rankscope.records.record import float_bits
@@ -15,6 +16,9 @@ from rankscope.records.training import OptimizerStep, Step
 
 if TYPE_CHECKING:
     from rankscope.capture.agent import Agent
+
+
+DOING = "looking at an optimizer's step"
 
 
 class Steps(Source):
@@ -61,6 +65,12 @@ class Steps(Source):
             agent = self._agent
             if agent.thread != get_ident() and not agent.adopt_thread():
                 return
+            agent.optimizer_steps += 1
+            agent.unusual = max(agent.unusual, 2 * agent.micro_batches)
+            if agent.before_optimizer:
+                tell(agent.before_optimizer, DOING, optimizer)
+            if agent.sampled:
+                tell(agent.before_sampled_optimizer, DOING, optimizer)
             before, agent.phase = agent.phase, self._phase
             # By optimizer: one may step inside another one's step, and a step that raises never comes to `_after`.
             self._began[id(optimizer)] = (monotonic_ns(), before)
@@ -85,6 +95,10 @@ class Steps(Source):
             _, number, name = known
             rate = float_bits(learning_rate(optimizer))
             agent.put(began, end - began, OptimizerStep.code, name, agent.step, number, rate, 0)
+            if agent.after_optimizer:
+                tell(agent.after_optimizer, DOING, optimizer)
+            if agent.sampled:
+                tell(agent.after_sampled_optimizer, DOING, optimizer)
             # With a single optimizer there is nothing to decide.
             if (self._count == 1 or self._closes(number)) and not agent.explicit_steps:
                 agent.end_step(end)

@@ -38,38 +38,45 @@ class Wiring(Source):
 
     def install(self, agent: Agent) -> None:
         import torch
-        from torch.optim import optimizer
 
         self._agent = agent
-        self._is_compiling = torch.compiler.is_dynamo_compiling
         self._loaded = Loaded()
         self._forget()
         self._patches = Patches()
         load = torch.nn.Module.load_state_dict
         self._patches.replace(torch.nn.Module, "load_state_dict", self._watch_load(load))
-        self._hooks: list[Any] = [
-            optimizer.register_optimizer_step_pre_hook(self._before_optimizer),
-            optimizer.register_optimizer_step_post_hook(self._after_optimizer),
-        ]
-        agent.before_backward.append(self._before_backward)
-        agent.after_backward.append(self._after_backward)
+        agent.before_sampled_optimizer.append(self._before_optimizer)
+        agent.after_sampled_optimizer.append(self._after_sampled)
         agent.in_child.append(self._forget)
 
     def remove(self) -> None:
         self._patches.undo()
-        for hook in self._hooks:
-            hook.remove()
-        self._agent.before_backward.remove(self._before_backward)
-        self._agent.after_backward.remove(self._after_backward)
+        self._agent.before_sampled_optimizer.remove(self._before_optimizer)
+        self._agent.after_sampled_optimizer.remove(self._after_sampled)
+        self._used.clear()
+        self._listen()
         self._agent.in_child.remove(self._forget)
 
     def _forget(self) -> None:
         self._used: dict[int, Used] = {}
         """By number of the optimizer, from a step that was sampled to its next one."""
-        self._stepping: dict[int, tuple[int, bool]] = {}
-        """Identity of an optimizer that is inside its step -> the run's step, and whether that is sampled."""
+        self._listen()
         self._searched = -1
         self._written: dict[tuple[str, str, int], Part] = {}
+
+    def _listen(self) -> None:
+        """Be told of backwards and optimizers while gradients are watched, and no longer."""
+        agent = self._agent
+        for told, mine in (
+            (agent.before_backward, self._before_backward),
+            (agent.after_backward, self._after_backward),
+            (agent.after_optimizer, self._after_optimizer),
+        ):
+            there: list[Any] = told  # of three signatures
+            if self._used and mine not in there:
+                there.append(mine)
+            elif not self._used and mine in there:
+                there.remove(mine)
 
     def _looking(self) -> bool:
         agent = self._agent
@@ -82,57 +89,54 @@ class Wiring(Source):
     # -- gradients ---------------------------------------------------------------------------------------------
 
     def _before_backward(self, root: Any, site: int) -> None:
-        if self._used and self._looking():
+        if self._looking():
             begin = monotonic_ns()
             for used, optimizer in watched(self._used, self._agent.optimizers.alive()):
                 used.before_backward(optimizer, site)
             self._count(begin)
 
     def _after_backward(self) -> None:
-        if self._used and self._looking():
+        if self._looking():
             begin = monotonic_ns()
             for used, optimizer in watched(self._used, self._agent.optimizers.alive()):
                 used.after_backward(optimizer)
             self._count(begin)
 
-    def _before_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+    def _before_optimizer(self, optimizer: Any) -> None:
         agent = self._agent
-        if not (agent.sampled or self._used) or self._is_compiling() or not self._looking():
+        if self._searched != agent.step and self._looking():
+            begin = monotonic_ns()
+            self._searched = agent.step
+            agent.optimizers.number(optimizer)
+            self._search(agent.step)
+            self._count(begin)
+
+    def _after_optimizer(self, optimizer: Any) -> None:
+        """Its gradients have been used again: say what became of those that were watched."""
+        if not self._looking():
             return
         begin = monotonic_ns()
-        try:
-            self._stepping[id(optimizer)] = agent.step, agent.sampled
-            if agent.sampled and self._searched != agent.step:
-                self._searched = agent.step
-                agent.optimizers.number(optimizer)
-                self._search(agent.step)
-        except Exception as error:  # noqa: BLE001
-            swallow("looking at the wiring", error)
+        number = self._agent.optimizers.number(optimizer)
+        used = self._used.pop(number, None)
+        if used is not None and used.gradients and used.site:
+            self._put_reuse(optimizer, number, used)
+        self._listen()
         self._count(begin)
 
-    def _after_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        stepping = self._stepping.pop(id(optimizer), None)
-        if stepping is None or self._is_compiling() or not self._looking():
+    def _after_sampled(self, optimizer: Any) -> None:
+        if not self._looking():
             return
         begin = monotonic_ns()
-        try:
-            step, sampled = stepping
-            number = self._agent.optimizers.number(optimizer)
-            used = self._used.pop(number, None)
-            if used is not None and used.gradients and used.site:
-                self._put_reuse(optimizer, number, used, step)
-            if sampled:
-                self._used[number] = used_by(optimizer)
-        except Exception as error:  # noqa: BLE001
-            swallow("looking at used gradients", error)
+        self._used[self._agent.optimizers.number(optimizer)] = used_by(optimizer)
+        self._listen()
         self._count(begin)
 
-    def _put_reuse(self, optimizer: Any, number: int, used: Used, step: int) -> None:
+    def _put_reuse(self, optimizer: Any, number: int, used: Used) -> None:
         agent = self._agent
         counts = len(used.gradients) | used.reused << 16
         name = agent.name(type(optimizer).__name__)
         agent.put(
-            monotonic_ns(), 0, GradientReuse.code, name, step, used.site, counts, number & 255 | used.unread << 8
+            monotonic_ns(), 0, GradientReuse.code, name, agent.step, used.site, counts, number & 255 | used.unread << 8
         )  # fmt: skip
 
     # -- parts of models ---------------------------------------------------------------------------------------
