@@ -19,7 +19,7 @@ FLOORS = [
     ["base"],
     ["records"],
     ["wire", "store"],
-    ["capture", "recorder", "collector", "analysis"],
+    ["capture", "recorder", "collector", "analysis", "artefacts"],
     ["report", "testing"],
     ["views"],
     ["cli"],
