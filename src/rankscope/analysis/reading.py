@@ -35,6 +35,8 @@ class Sampler:
     replicas: int
     shuffle: bool
     iterable: bool
+    dataset_print: int
+    """Fingerprint of the dataset's attributes; 0: not taken in this pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,14 +169,17 @@ def _only_evaluated(forwards: Rows, times: Ints) -> bool:
 
 def _samplers(facts: Facts, position: int) -> dict[tuple[int, int], Sampler]:
     rows = facts.rows(LoaderPass, position, window=False)
-    fields = ("loader", "number", "dataset_samples", "epoch_known", "epoch", "replicas", "shuffle", "iterable")
+    fields = (
+        "loader", "number", "dataset_samples", "epoch_known", "epoch", "replicas", "shuffle", "iterable",
+        "dataset_print",
+    )  # fmt: skip
     table = np.stack([column(rows, LoaderPass, name).astype(np.int64) for name in fields], axis=1)
     found = {}
     for name, row in zip(rows["name"].tolist(), table.tolist(), strict=True):
-        loader, number, size, known, epoch, replicas, shuffle, iterable = row
+        loader, number, size, known, epoch, replicas, shuffle, iterable, dataset = row
         kind = facts.tables.name(facts.ranks[position].pid, name)
         found[loader, number] = Sampler(
-            kind, size, epoch if known else None, replicas, bool(shuffle), bool(iterable)
+            kind, size, epoch if known else None, replicas, bool(shuffle), bool(iterable), dataset
         )  # fmt: skip
     return found
 

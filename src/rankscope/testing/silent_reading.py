@@ -56,6 +56,7 @@ class Reading:
     ascending: bool = False
     length: Callable[[int, int, int], int] = lambda rank, epoch, ordinal: 768
     labels: Callable[[int, int, int], Sequence[int]] | None = mixed
+    dataset_print: Callable[[int], int] = lambda rank: 77
     evaluated: tuple[int, int] | None = None
     """Samples of a dataset, and those that each rank reads of it in an evaluation."""
     workers: tuple[int, ...] = ()
@@ -91,7 +92,7 @@ class Reading:
         epoch, ordinal = self._at(step)
         t = begin_ns + MS // 2
         if not ordinal:
-            self._begin(w, step, t - 20, epoch)
+            self._begin(w, rank, step, t - 20, epoch)
         order = self.order(rank, epoch, ordinal)
         w.put(
             Batch, t, t, step, name=self.dataset, fingerprint=_short(self.contents(rank, epoch, ordinal)),
@@ -106,12 +107,12 @@ class Reading:
             t = begin_ns + STEP_NS
             w.put(BatchWait, t - 100, t - 50, step + 1, name=self.dataset, loader=1, grad=1, ended=1)
 
-    def _begin(self, w: Writer, step: int, t: int, epoch: int) -> None:
+    def _begin(self, w: Writer, rank: int, step: int, t: int, epoch: int) -> None:
         w.put(LoaderStart, t - 10, t, step, name=self.dataset, workers=len(self.workers), loader=1, site=TRAIN)
         w.put(
             LoaderPass, t, t, step, name=self.sampler, dataset_samples=-1 if self.iterable else 640,
             epoch=self.epoch(epoch), epoch_known=1, replicas=self.replicas, shuffle=1, iterable=int(self.iterable),
-            number=epoch, loader=1,
+            number=epoch, loader=1, dataset_print=self.dataset_print(rank),
         )  # fmt: skip
 
     def _evaluate(self, w: Writer, step: int, t: int) -> None:
@@ -298,6 +299,9 @@ HEALTHY: dict[str, Callable[[], Facts]] = {
         SAME, contents=lambda rank, epoch, ordinal: 1, integers=lambda rank, epoch, ordinal: 1
     ).facts,
     "shards with the same indices": replace(READING, order=lambda rank, epoch, ordinal: (epoch, ordinal)).facts,
+    "parts of their own whose labels follow the index": replace(
+        SAME, contents=lambda rank, epoch, ordinal: (rank, epoch, ordinal), dataset_print=lambda rank: 77 + rank
+    ).facts,
     "data that is stored well mixed and read in its order": replace(
         READING, order=lambda rank, epoch, ordinal: (rank, ordinal), ascending=True
     ).facts,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rankscope.base.guard import guard, swallow
 from rankscope.capture.batch_prints import NOTHING, label_counts, look, order_of
+from rankscope.capture.dataset_print import dataset_print
 from rankscope.capture.patches import Patches
 from rankscope.capture.source import Source
 from rankscope.records.batches import MOST_LOADERS, MOST_PASSES, Batch, BatchLabels, Inputs, LoaderPass
@@ -150,6 +151,9 @@ class Batches(Source):
         b |= known << 48 | shuffle << 49 | iterable << 50
         size = -1 if iterable else _length(iterator)
         kind = agent.name(type(sampler).__name__)
+        number = where >> 20 & MOST_PASSES
+        if number & (number - 1) == 0:  # it takes as long as ten batches
+            where |= dataset_print(iterator._dataset) << 38
         agent.put(monotonic_ns(), 0, LoaderPass.code, kind, agent.step, size, b, where)
 
 
