@@ -17,8 +17,8 @@ def _line(answer):
     [
         ("no/such/folder", "rankscope: no/such/folder: does not exist; see `rankscope runs`"),
         ("no-such-run", "rankscope: there is no run 'no-such-run' in "),
-        ("foreign", "rankscope: foreign: no run folder of rankscope (it has no run.json); see `rankscope runs`"),
-        ("file.txt", "rankscope: file.txt: is a file; give a run's folder"),
+        ("foreign", "rankscope: foreign: there is no file in it"),
+        ("file.txt", "rankscope: no file could be used; file.txt: is empty"),
     ],
 )
 def test_what_is_no_run(rankscope, tmp_path, path, message):

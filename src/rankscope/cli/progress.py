@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 FIRST_AFTER_S = 2.0
@@ -31,3 +31,30 @@ def working(doing: str) -> Iterator[None]:
     finally:
         done.set()
         teller.join()
+
+
+@contextmanager
+def counting(doing: str, total: int) -> Iterator[Callable[[int], None]]:
+    """As `working`, with how many of `total` are done, as the function that it gives is told; on a terminal one line
+    that is written over."""
+    begin = last = time.monotonic()
+    terminal = sys.stderr.isatty()
+    shown = False
+
+    def tell(done: int) -> None:
+        nonlocal last, shown
+        now = time.monotonic()
+        pause = 0.2 if terminal else AGAIN_AFTER_S
+        if now - begin < FIRST_AFTER_S or (now - last < pause and shown):
+            return
+        last, shown = now, True
+        filled = round(20 * done / total)
+        bar = f"[{'#' * filled}{'.' * (20 - filled)}] " if terminal else ""
+        line = f"rankscope: {doing} {bar}{done:,} of {total:,} ({now - begin:.0f} s so far)"
+        print(f"\r{line}" if terminal else line, end="" if terminal else "\n", file=sys.stderr, flush=True)
+
+    try:
+        yield tell
+    finally:
+        if terminal and shown:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)

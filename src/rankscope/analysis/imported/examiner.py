@@ -49,6 +49,8 @@ class Answer:
     steps: int | None = None
     step_ms: tuple[float, ...] = ()
     """Of all steps on all ranks, where the files have steps."""
+    examined: bool = True
+    """Whether these files alone allow a verdict: of a list of operators without times none does."""
     not_examined: tuple[tuple[str, str, str], ...] = ()
     """(cause or check, what it needs, why it could not be made)."""
     unused: dict[str, str] = field(default_factory=dict)

@@ -24,45 +24,91 @@ WAIT_FOR_RECORDER_S = 60.0
 
 
 class Diagnose(Command):
-    """Say what is wrong with a run: finished, running or killed."""
+    """Say what is wrong: with a run (finished, running or killed), or from files of other tools.
+
+    Files: torch.profiler traces, CUDA memory snapshots, Flight Recorder dumps, logs, stack dumps, TensorBoard events,
+    Nsight Systems exports, execution traces, compile logs, operation tables; folders and archives of them, any mix.
+    """
 
     name = "diagnose"
-    example = "rankscope diagnose rankscope-runs/20260101-120000-ab12cd --report-html report.html"
+    example = "rankscope diagnose traces/ nccl_dumps.tar.gz train.log --report-html report.html"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("path", nargs="+", help="a run: its folder, id, name, or `last`")
+        parser.add_argument("path", nargs="+", help="a run (folder, id, name, `last`), or files and folders of files")
         add_runs_dir(parser)
         parser.add_argument("--baseline", metavar="RUN", help="also compare with this run (folder, id, report.json)")
         parser.add_argument(
             "--world-size",
             type=whole_number(1),
             metavar="N",
-            help="ranks of the job (a run of rankscope knows its own)",
+            help="ranks of the job, where the files do not say (a run of rankscope knows its own)",
         )
         add_report_options(parser)
 
     def run(self, args: argparse.Namespace) -> int:
-        from rankscope.cli.history import find_run, report_of_text
+        from rankscope.cli.history import report_of_text
         from rankscope.cli.output import gate, layout, show, write_files
         from rankscope.views.tables import render_compare
 
         check_targets(args)
-        if len(args.path) > 1:
-            raise UserError("give one run at a time; two runs are compared by `rankscope compare A B`")
         baseline = report_of_text(args.baseline, runs_dir(args)) if args.baseline else None
-        path = Path(args.path[0])
-        if path.exists() and not path.is_dir():
-            raise UserError(f"{path}: is a file; give a run's folder (files of other tools are not read yet)")
-        if not path.exists() and len(path.parts) > 1:
-            raise UserError(f"{path}: does not exist; see `rankscope runs` for the runs of this folder")
-        if args.world_size is not None:
-            print("rankscope: --world-size is not needed: a run of rankscope knows its ranks", file=sys.stderr)
-        report, details = diagnose(find_run(args.path[0], runs_dir(args)))
-        show(report, sys.stdout)
+        report, details = _report(args)
+        useless = bool(report.files) and not any(file.used for file in report.files) and not report.run.steps
+        if not useless or len(report.files) > 1:
+            show(report, sys.stdout)
         if baseline is not None:
             sys.stdout.write("\n" + render_compare(baseline, report, *layout(sys.stdout)))
         write_files(args, report, details)
+        if useless:
+            first = report.files[0]
+            raise UserError(f"no file could be used; {first.path}: {first.why_not}")
         return gate(args, report)
+
+
+def _report(args: argparse.Namespace) -> tuple[Report, Details]:
+    """Of a run, of files, or of a run and files that belong to it."""
+    from rankscope.cli.history import find_run
+    from rankscope.cli.inputs import sort_out
+    from rankscope.report.details import Details
+
+    inputs = sort_out(args.path)
+    runs: tuple[RunDir, ...] = inputs.runs if inputs is not None else ()
+    files = inputs.files if inputs is not None else ()
+    if inputs is None:
+        missing = next(text for text in args.path if not Path(text).exists())
+        if len(Path(missing).parts) > 1 or Path(missing).suffix:
+            raise UserError(f"{missing}: does not exist; see `rankscope runs` for the runs of this folder")
+        if len(args.path) > 1:
+            raise UserError(
+                f"{missing}: is no file and no folder; of runs by name give one at a time, two are compared by "
+                "`rankscope compare A B`"
+            )
+        runs = (find_run(missing, runs_dir(args)),)
+    if len(runs) > 1:
+        raise UserError(
+            f"{runs[0].root} and {runs[1].root} are two runs: give one at a time; `rankscope compare A B` compares two"
+        )
+    if not runs and not files:
+        raise UserError(f"{args.path[0]}: there is no file in it")
+    observed = diagnose(runs[0]) if runs else None
+    if not files:
+        assert observed is not None
+        if args.world_size is not None:
+            print("rankscope: --world-size is not needed: a run of rankscope knows its ranks", file=sys.stderr)
+        return observed
+    report = _with_files(args, files, observed[0] if observed else None)
+    return report, observed[1] if observed else Details()
+
+
+def _with_files(args: argparse.Namespace, files: tuple[Path, ...], observed: Report | None) -> Report:
+    from rankscope.cli.importing import read_all
+    from rankscope.cli.progress import counting, working
+    from rankscope.report.imported import imported_report
+
+    with counting("reading files", len(files)) as told:
+        inputs = read_all(files, told)
+    with working("examining what was read"):
+        return imported_report(Path(args.path[0]).name, inputs, args.world_size, observed)
 
 
 def diagnose(run: RunDir) -> tuple[Report, Details]:
