@@ -113,6 +113,8 @@ class Agent:
         """As `before_backward`, only where one looks closely: in sampled steps, and where a step has many more
         backwards than the others."""
         self.after_close_backward: list[Callable[[], None]] = []
+        self.before_reduction: list[Callable[[Any], None]] = []
+        """Called in backwards of sampled steps with the arguments of each `allreduce_` before it begins."""
         self.before_optimizer: list[Callable[[Any], None]] = []
         """Called on the training thread with each optimizer that is about to step."""
         self.after_optimizer: list[Callable[[Any], None]] = []

@@ -51,6 +51,18 @@ class GradientStat(Record):
 
 
 @dataclass(frozen=True, slots=True)
+class GradientNoise(Record):
+    """What the reduction of one backward made of this rank's gradients, in a sample of their elements."""
+
+    code: ClassVar[int] = 66
+    kind: ClassVar[str] = "gradient_noise"
+    local: float = field("a", "", "mean square before: of this rank, as scaled for it", is_float=True, bits=32)
+    averaged: float = field("a", "", "mean square afterwards: over all ranks", is_float=True, shift=32, bits=32)
+    elements: int = field("b", "count", "elements that were read")
+    buckets: int = field("c", "count", "reductions that they were read of", bits=16)
+
+
+@dataclass(frozen=True, slots=True)
 class WeightStat(Record):
     """One parameter at the end of a sampled step, and how that step changed it."""
 

@@ -18,6 +18,7 @@ from rankscope.base.manifest import Manifest
 from rankscope.records.host import Goodbye
 from rankscope.records.numerics import Sampling
 from rankscope.records.process import LOWERED
+from rankscope.report.build_model import build_model
 from rankscope.report.report import (
     STEP_TIME,
     BudgetLine,
@@ -49,6 +50,7 @@ def build_report(facts: Facts, manifest: Manifest) -> Report:
         findings=examination.findings,
         step=_step(facts),
         whatif=_whatif(facts),
+        model=build_model(facts),
         not_examined=_not_examined(facts, manifest, examination),
         clock=_clock(facts),
         overhead=_overhead(facts, manifest),

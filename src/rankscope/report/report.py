@@ -13,6 +13,7 @@ import msgspec
 
 from rankscope.base.finding import Finding
 from rankscope.report.document import decode, encode
+from rankscope.report.model import ModelFigures
 
 SCHEMA = "rankscope.report/1"
 STEP_TIME = "step-time"
@@ -173,6 +174,7 @@ class Report:
     findings: tuple[Finding, ...] = ()
     step: Step = field(default_factory=Step)
     whatif: WhatIf = field(default_factory=WhatIf)
+    model: ModelFigures | None = None
     traces: tuple[Trace, ...] = ()
     files: tuple[InputFile, ...] = ()
     not_examined: tuple[NotExamined, ...] = ()

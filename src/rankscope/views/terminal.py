@@ -23,6 +23,7 @@ from rankscope.views.layout import (
     to_text,
     wrap,
 )
+from rankscope.views.model_tables import INPUT_HEAD, LAYER_HEAD, input_rows, layer_rows
 from rankscope.views.quantities import ratio_text, share_text, time_text, value_text
 from rankscope.views.sentences import (
     advice_when_not_examined,
@@ -51,6 +52,8 @@ MAX_BUDGET_LINES = 12
 """The rest of the budget is added up in one line."""
 MAX_LISTED = 8
 """Files or checks in one list; the rest is counted."""
+MAX_LAYERS, MAX_INPUTS = 6, 4
+"""Rows of the tables about the model."""
 MANY = 3
 """Checks with the same reason: more of them share a line."""
 LABEL = 10
@@ -108,6 +111,7 @@ def report_lines(report: Report, width: int) -> list[Text]:
         _others("Also", [one for one in report.findings if one.severity != "info"], report, shown, width),
         _others("Noted", [one for one in report.findings if one.severity == "info"], report, shown, width),
         _budget(report, width),
+        _model(report, width),
         _traces(report, width),
         _unused_files(report, width),
         _not_examined(report, width),
@@ -289,6 +293,27 @@ def _whatif(report: Report) -> str:
     if worst is not None and worst[1] > 1.005:
         text += f"; rank {worst[0]} alone accounts for {ratio_text(worst[1])}"
     return text
+
+
+def _model(report: Report, width: int) -> Iterator[Text]:
+    """The largest layers and the batches in figures; the HTML report has all of them."""
+    model = report.model
+    if model is None or not (model.layers or model.inputs):
+        return
+    left_out = max(0, len(model.layers) - MAX_LAYERS)
+    title = f"Model: the {MAX_LAYERS} largest of {len(model.layers)} parameters" if left_out else "Model"
+    yield _rule(title, width)
+    if model.layers:
+        largest = sorted(range(len(model.layers)), key=lambda i: -model.layers[i].elements)[:MAX_LAYERS]
+        rows = layer_rows(model)
+        shown = [LAYER_HEAD, *(rows[i] for i in sorted(largest))]
+        yield from table(shown, right={1, 2, 3, 4}, width=width, shrink=(0,))
+    if model.inputs:
+        shown = [INPUT_HEAD, *input_rows(model)[:MAX_INPUTS]]
+        yield Text()
+        yield from table(shown, right={2, 3, 4, 5, 6, 7}, width=width, shrink=(0, 1))
+    for text in model.advice:
+        yield from (Text(line) for line in wrap(text, width))
 
 
 def _traces(report: Report, width: int) -> Iterator[Text]:

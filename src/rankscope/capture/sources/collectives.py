@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rankscope.base.guard import guard, swallow
 from rankscope.capture.boot import after_import
 from rankscope.capture.callsite import describe, is_library, user_frame
+from rankscope.capture.listeners import tell
 from rankscope.capture.patches import Patches
 from rankscope.capture.source import Source
 from rankscope.records.collective import Collective, CommunicationCode, CommunicationWait, PendingCollective
@@ -90,6 +91,7 @@ class Collectives(Source):
         name = agent.name(short.rstrip("_"))
         redispatch = operation._handle.redispatch_boxed
         describe, default, groups = self._describe, self._default, self._world.pg_map
+        reduces = short == "allreduce_"
         pending = PendingCollective.code
 
         def kernel(keyset: Any, *args: Any) -> Any:
@@ -105,9 +107,12 @@ class Collectives(Source):
             except Exception as error:  # noqa: BLE001
                 swallow("describing a collective", error)
                 a = size = c = 0
-            t1 = monotonic_ns()
             if agent.in_backward:
-                agent.backward_last_enter = t1
+                if reduces and mine and agent.sampled:
+                    tell(agent.before_reduction, "looking at a reduction", args)
+                t1 = agent.backward_last_enter = monotonic_ns()
+            else:
+                t1 = monotonic_ns()
             if mine:
                 agent.pending(t1, 0, pending, name, agent.step, a, size, c)
             result = redispatch(keyset - key, *args)

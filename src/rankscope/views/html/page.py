@@ -16,6 +16,16 @@ from rankscope.views.attempts import attempt_rows, changed_text
 from rankscope.views.html.budget import budget_rows, phases_of
 from rankscope.views.html.cards import cards_of
 from rankscope.views.html.drawings import drawings_json
+from rankscope.views.model_tables import (
+    INPUT_HEAD,
+    LAYER_HEAD,
+    OUTPUT_HEAD,
+    PREDICTION_HEAD,
+    input_rows,
+    layer_rows,
+    output_rows,
+    prediction_rows,
+)
 from rankscope.views.quantities import share_text, time_text
 from rankscope.views.sentences import (
     advice_when_not_examined,
@@ -52,6 +62,8 @@ def render_html(report: Report, details: Details | None = None) -> str:
         phases=phases,
         run_line=run_text(report.run),
         exits=exits_text(report.run.exits),
+        model=_model_tables(report),
+        model_advice=report.model.advice if report.model is not None else (),
         measured=[clock_text(report.clock), overhead_text(report.overhead), lost_text(report.lost)],
         style=Markup(_file("style.css")),
         script=Markup(script),
@@ -61,6 +73,19 @@ def render_html(report: Report, details: Details | None = None) -> str:
     )
     # A file name that is not UTF-8 reaches Python as lone surrogates, which no file can hold.
     return page.encode("utf-8", "replace").decode()
+
+
+def _model_tables(report: Report) -> list[tuple[str, list[str], list[list[str]]]]:
+    """(title, heading, rows) of each table about the model; empty where nothing is known of it."""
+    model = report.model
+    if model is None:
+        return []
+    return [
+        ("Parameters", LAYER_HEAD, layer_rows(model)),
+        ("Batches", INPUT_HEAD, input_rows(model)),
+        ("Outputs of modules", OUTPUT_HEAD, output_rows(model)),
+        ("Predictions", PREDICTION_HEAD, prediction_rows(model)),
+    ]
 
 
 def _file(name: str) -> str:
