@@ -8,7 +8,7 @@ import pytest
 from rankscope.analysis.gradient_noise import noise_scale
 
 
-def gradients(noise, truth, samples, ranks, steps=400, elements=400):
+def gradients(noise, truth, *, samples, ranks, steps=400, elements=400):
     """Mean squares of one rank's gradient and of the average, in `steps` steps; both vary by `noise` a sample."""
     chance = np.random.default_rng(1)
     real = chance.normal(size=elements) * truth

@@ -174,13 +174,14 @@ class Report:
     findings: tuple[Finding, ...] = ()
     step: Step = field(default_factory=Step)
     whatif: WhatIf = field(default_factory=WhatIf)
-    model: ModelFigures | None = None
     traces: tuple[Trace, ...] = ()
     files: tuple[InputFile, ...] = ()
     not_examined: tuple[NotExamined, ...] = ()
     clock: Clock = field(default_factory=Clock)
     overhead: Overhead = field(default_factory=Overhead)
     lost: Lost = field(default_factory=Lost)
+    model: ModelFigures | None = None
+    """Not in the contract: what is added stands behind."""
 
 
 def first_problem(report: Report) -> Finding | None:
