@@ -7,7 +7,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from rankscope.base.finding import Location
-from rankscope.report.report import Report, Run
+from rankscope.report.report import InputFile, Report, Run
 from rankscope.views.terminal import print_report, render, render_alert
 
 NAMES = ["healthy", "slow-loading", "slow-link", "checkpoint-stall", "failed", "not-examined", "imported"]
@@ -93,7 +93,6 @@ Not examined: 1 check ───────────────────�
 
 ────────────────────────────────────────────────────────────────────────────────────────────────────
 dump
-clock: ranks were not put on one clock · overhead: not measured · lost: not counted
 """
     )
 
@@ -229,3 +228,15 @@ def test_an_alert_fits_where_a_width_is_given(made_up, width):
 
     assert cell_len(line) <= width
     assert line.startswith("rankscope: wa")
+
+
+def test_what_other_tools_recorded_has_neither_overhead_nor_losses(made_up):
+    report = Report(run=Run("job"), verdict="healthy", files=(InputFile("a.json", "kineto", used=True),))
+
+    assert render(report).splitlines() == [
+        "HEALTHY  nothing wrong found",
+        "",
+        "─" * 100,
+        "job",
+        "recorded by other tools, which do not say at what cost, nor what they lost",
+    ]

@@ -12,9 +12,7 @@ from rankscope.analysis.imported.examination import Kept, Together, examine
 from rankscope.report.report import (
     Clock,
     InputFile,
-    Lost,
     NotExamined,
-    Overhead,
     Report,
     Run,
     Step,
@@ -52,8 +50,6 @@ def imported_report(
             verdict=verdict_of(together.findings, examined=examined),
             step=_step(together),
             clock=_clock(together),
-            overhead=Overhead(method="not known: another tool recorded this"),
-            lost=Lost(why="other tools do not say what they lost"),
         )
     else:
         failed = observed.verdict == "failed"

@@ -123,7 +123,7 @@ def healthy_text(report: Report) -> str:
     if report.not_examined:
         count = len(report.not_examined)
         parts.append(f"{counted(count, 'check')} could not be made (below)")
-    return "; ".join(parts) or "no step time was measured"
+    return "; ".join(parts) or ("" if report.files else "no step time was measured")
 
 
 def step_text(report: Report) -> str:
@@ -147,6 +147,16 @@ def clock_text(clock: Clock) -> str:
     if clock.max_error_us == 0:
         return f"clock: {clock.method}, no error"
     return f"clock: {clock.method}, error up to {time_text(clock.max_error_us / 1e3)}"
+
+
+def measured_texts(report: Report) -> list[str]:
+    """How it was measured; of files of other tools, what there is to say."""
+    if report.files and report.overhead.budget is None and report.lost.records is None:
+        if not any(file.used for file in report.files):
+            return []
+        clock = [clock_text(report.clock)] if report.clock.method else []
+        return [*clock, "recorded by other tools, which do not say at what cost, nor what they lost"]
+    return [clock_text(report.clock), overhead_text(report.overhead), lost_text(report.lost)]
 
 
 def overhead_text(overhead: Overhead) -> str:

@@ -27,14 +27,12 @@ from rankscope.views.model_tables import INPUT_HEAD, LAYER_HEAD, input_rows, lay
 from rankscope.views.quantities import ratio_text, share_text, time_text, value_text
 from rankscope.views.sentences import (
     advice_when_not_examined,
-    clock_text,
     cost_text,
     counted,
     exits_text,
     headline,
     healthy_text,
-    lost_text,
-    overhead_text,
+    measured_texts,
     place_text,
     ranks_text,
     run_text,
@@ -133,8 +131,8 @@ def _verdict(report: Report, shown: set[int], width: int) -> Iterator[Text]:
         yield Text.assemble(head, "  ", (line, "bold"))
     root = first_problem(report)
     if report.verdict == "healthy":
-        for line in wrap(healthy_text(report), width - start):
-            yield Text(" " * start + line)
+        if healthy_text(report):
+            yield from (Text(" " * start + line) for line in wrap(healthy_text(report), width - start))
     elif root is not None and headline(report) == root.title:
         yield from _about(root, report, width, indent=2)
         shown.add(id(root))
@@ -249,7 +247,8 @@ def _budget(report: Report, width: int) -> Iterator[Text]:
     takes = step_text(report)
     if not budget:
         if takes and report.verdict != "healthy":
-            yield Text(f"{takes}; the records do not show where the time goes", style="dim")
+            where = "" if report.files else "; the records do not show where the time goes"
+            yield Text(f"{takes}{where}", style="dim")
         return
     yield _rule(f"Where the mean step of {time_text(sum(line.ms for line in budget))} goes", width)
     head, rest = budget[:MAX_BUDGET_LINES], budget[MAX_BUDGET_LINES:]
@@ -377,6 +376,7 @@ def _not_examined(report: Report, width: int) -> Iterator[Text]:
     if count > MANY:
         rows.append((f"{count} {'others' if alone else 'checks'}", common))
     name_width = min(32, max(cell_len(clean(name)) for name, _ in rows) + 2)
+    rows = [(shorten_end(clean(name), name_width - 2), text) for name, text in rows]
     for name, text in rows[:MAX_LISTED]:
         yield from field(name, text, indent=2, label_width=name_width, width=width)
     listed = sum(count if name.startswith(f"{count} ") else 1 for name, _ in rows[:MAX_LISTED])
@@ -394,8 +394,7 @@ def _footer(report: Report, width: int) -> Iterator[Text]:
     yield Text("─" * width, style="dim")
     exits = exits_text(report.run.exits)
     yield from _packed([run_text(report.run), f"ended with {exits}" if exits else ""], width)
-    measured = [clock_text(report.clock), overhead_text(report.overhead), lost_text(report.lost)]
-    yield from _packed(measured, width, "yellow" if report.lost.records else "dim")
+    yield from _packed(measured_texts(report), width, "yellow" if report.lost.records else "dim")
 
 
 def _packed(items: list[str], width: int, style: str = "dim") -> Iterator[Text]:

@@ -29,12 +29,10 @@ from rankscope.views.model_tables import (
 from rankscope.views.quantities import share_text, time_text
 from rankscope.views.sentences import (
     advice_when_not_examined,
-    clock_text,
     exits_text,
     headline,
     healthy_text,
-    lost_text,
-    overhead_text,
+    measured_texts,
     run_text,
     step_text,
     why_not_examined,
@@ -64,7 +62,7 @@ def render_html(report: Report, details: Details | None = None) -> str:
         exits=exits_text(report.run.exits),
         model=_model_tables(report),
         model_advice=report.model.advice if report.model is not None else (),
-        measured=[clock_text(report.clock), overhead_text(report.overhead), lost_text(report.lost)],
+        measured=measured_texts(report),
         style=Markup(_file("style.css")),
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
