@@ -117,7 +117,7 @@ def test_json_has_the_fields_of_the_contract_in_its_order(made_up):
 
     assert list(document) == [
         *("schema", "run", "verdict", "findings", "step", "whatif", "traces", "files", "not_examined"),
-        *("clock", "overhead", "lost", "model"),
+        *("clock", "overhead", "lost", "model", "notes"),
     ]
     assert document["schema"] == "rankscope.report/1"
     assert document["run"] == {

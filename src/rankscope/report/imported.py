@@ -70,6 +70,7 @@ def imported_report(
         ),
         files=files,
         not_examined=(*base.not_examined, *missing),
+        notes=tuple(note for answer in together.answers for note in answer.notes),
     )  # fmt: skip
 
 

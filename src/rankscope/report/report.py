@@ -182,6 +182,8 @@ class Report:
     lost: Lost = field(default_factory=Lost)
     model: ModelFigures | None = None
     """Not in the contract: what is added stands behind."""
+    notes: tuple[str, ...] = ()
+    """What the files of other tools hold, a line each."""
 
 
 def first_problem(report: Report) -> Finding | None:

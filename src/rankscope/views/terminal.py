@@ -50,6 +50,7 @@ MAX_BUDGET_LINES = 12
 """The rest of the budget is added up in one line."""
 MAX_LISTED = 8
 """Files or checks in one list; the rest is counted."""
+MAX_NOTES = 24
 MAX_LAYERS, MAX_INPUTS = 6, 4
 """Rows of the tables about the model."""
 MANY = 3
@@ -111,6 +112,7 @@ def report_lines(report: Report, width: int) -> list[Text]:
         _budget(report, width),
         _model(report, width),
         _traces(report, width),
+        _notes(report, width),
         _unused_files(report, width),
         _not_examined(report, width),
         _footer(report, width),
@@ -341,6 +343,17 @@ def _traces(report: Report, width: int) -> Iterator[Text]:
         "exp.: nothing else runs meanwhile; hidden: share of communication during which compute runs", width
     ):
         yield Text(line, style="dim")
+
+
+def _notes(report: Report, width: int) -> Iterator[Text]:
+    """What the files hold."""
+    if report.notes:
+        yield _rule("In the files", width)
+    for text in report.notes[:MAX_NOTES]:
+        first, *rest = wrap(text, width - 2)
+        yield Text(first)
+        yield from (Text("  " + line) for line in rest)
+    yield from _more(len(report.notes) - MAX_NOTES, "line", width)
 
 
 def _trace_line(name: str, rank: str, window: str, cells: Sequence[str], width: int) -> str:

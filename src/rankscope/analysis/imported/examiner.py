@@ -53,6 +53,8 @@ class Answer:
     """Whether these files alone allow a verdict: of a list of operators without times none does."""
     not_examined: tuple[tuple[str, str, str], ...] = ()
     """(cause or check, what it needs, why it could not be made)."""
+    notes: tuple[str, ...] = ()
+    """What the files hold, a line each, where that is worth showing though nothing is wrong with it."""
     unused: dict[str, str] = field(default_factory=dict)
     """File -> why it was left out after all: the same rank twice, a trace of another run."""
     clock_method: str = ""

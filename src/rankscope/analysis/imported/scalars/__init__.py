@@ -1,0 +1,1 @@
+"""What logged scalars say: which of them is what, and how a curve went."""

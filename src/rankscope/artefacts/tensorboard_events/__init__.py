@@ -1,0 +1,1 @@
+"""TensorBoard event files: records with check sums, and the protocol buffers in them, without either library."""
