@@ -40,7 +40,10 @@ class MemorySnapshot(Reader):
     def read(self, path: Path) -> Iterator[Table]:
         with opened(path) as stream:
             machine = Machine(stream)
-            root = machine.run()
+            try:
+                root = machine.run()
+            except OverflowError as error:  # of a column of 64 bits: an address or a size cannot be that large
+                raise Unreadable(f"an address, size or time is beyond 64 bits ({error})") from error
         segments, traces, settings = _parts(root)
         yield from _tables(str(path), machine.columns, segments, traces, settings)
 
