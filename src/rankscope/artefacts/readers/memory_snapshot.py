@@ -38,14 +38,14 @@ class MemorySnapshot(Reader):
         return PICKLE.match(head) is not None and any(key in head for key in KEYS)
 
     def read(self, path: Path) -> Iterator[Table]:
-        with opened(path) as stream:
-            machine = Machine(stream)
-            try:
+        try:
+            with opened(path) as stream:
+                machine = Machine(stream)
                 root = machine.run()
-            except OverflowError as error:  # of a column of 64 bits: an address or a size cannot be that large
-                raise Unreadable(f"an address, size or time is beyond 64 bits ({error})") from error
-        segments, traces, settings = _parts(root)
-        yield from _tables(str(path), machine.columns, segments, traces, settings)
+            segments, traces, settings = _parts(root)
+            yield from _tables(str(path), machine.columns, segments, traces, settings)
+        except OverflowError as error:  # of a column of 64 bits: an address or a size cannot be that large
+            raise Unreadable(f"an address, size or time is beyond 64 bits ({error})") from error
 
 
 def _parts(root: object) -> tuple[int, list[int], dict[str, str]]:
