@@ -6,7 +6,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test lint unit faults bench clean
+.PHONY: help demo test lint unit faults bench bench-diagnose clean
 .DEFAULT_GOAL := help
 
 help:
@@ -14,6 +14,7 @@ help:
 	@echo "make test    ruff, mypy --strict and all tests"
 	@echo "make faults  the fault bench: every program of faults/, scored; writes docs/faults.md"
 	@echo "make bench   what observation costs; writes docs/overhead.md"
+	@echo "make bench-diagnose   how fast files of other tools are read, beside HolisticTraceAnalysis"
 
 # The markers keep the order: the package first, torch only where the user has none.
 $(VENV)/ready: pyproject.toml constraints.txt
@@ -46,6 +47,11 @@ faults: $(VENV)/ready-for-tests
 
 bench: $(VENV)/ready-for-tests
 	$(BIN)/python bench/overhead.py
+
+bench-diagnose: $(VENV)/ready-for-tests
+	$(BIN)/python bench/diagnose.py --hta
+	$(BIN)/python bench/optable.py
+	$(BIN)/python bench/snapshot.py
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -23,8 +23,8 @@ class Reader:
     name: ClassVar[str]
     """The kind that the report shows for such a file."""
     certainty: ClassVar[int] = 1
-    """Of two readers that recognise a file the one with the higher number is asked: 2 for a format with a signature of
-    its own, 1 for a shape, 0 for any text."""
+    """Of two readers that recognise a file the one with the higher number is asked: 3 and 2 for a format with a
+    signature of its own, 1 for a shape, 0 for any text."""
 
     def recognises(self, path: Path, head: bytes) -> bool:
         """Whether this is such a file, from its name and its first 64 KiB (decompressed). Never raises."""

@@ -1,0 +1,1 @@
+"""What device traces say: one idea a file."""

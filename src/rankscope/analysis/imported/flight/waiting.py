@@ -1,0 +1,175 @@
+"""Who waits for whom, from the unfinished operations in the dumps of all ranks."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rankscope.records.imported.flight_dump import FlightDump, FlightEntry, FlightGroup
+
+_DIRECTION = re.compile(r"(\d+)\s*(?:->|<-)\s*(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The first operation that a rank has not finished."""
+
+    rank: int
+    entry: FlightEntry
+    members: tuple[int, ...]
+    """Ranks that take part in it."""
+
+
+class Waiting:
+    """The state of all ranks of which there is a dump."""
+
+    def __init__(self, dumps: Mapping[int, FlightDump]) -> None:
+        self.dumps = dumps
+        self._members: dict[str, tuple[int, ...]] = {}
+        for dump in dumps.values():
+            for group in dump.groups:
+                if len(group.ranks) > len(self._members.get(group.name, ())):
+                    self._members[group.name] = group.ranks
+        self.standing = {rank: one for rank in dumps if (one := self._first_unfinished(rank)) is not None}
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """All that any dump speaks of."""
+        return tuple(sorted({*self.dumps, *(r for ranks in self._members.values() for r in ranks)}))
+
+    def members(self, group: str) -> tuple[int, ...]:
+        """Global ranks of a group; of one that no dump describes, the ranks that have used it."""
+        known = self._members.get(group)
+        if known:
+            return known
+        return tuple(sorted(r for r, dump in self.dumps.items() if any(e.group == group for e in dump.entries)))
+
+    def description(self, group: str) -> str:
+        """`EXPERT_MODEL_PARALLEL_GROUP (group 72)`."""
+        found = next((g.description for d in self.dumps.values() for g in d.groups if g.name == group), "")
+        return f"{found} (group {group})" if found and found != group else f"group {group}"
+
+    def enqueued(self, rank: int, entry: FlightEntry) -> bool:
+        """Whether a rank has entered what another one waits in."""
+        dump = self.dumps.get(rank)
+        if dump is None:
+            return False
+        mine = [e.sequence for e in dump.entries if _same_count(e, entry)]
+        group = self._group(rank, entry.group)
+        if group is not None and not entry.point_to_point:
+            mine.append(max(group.last_enqueued, group.last_completed))
+        return max(mine, default=-1) >= entry.sequence
+
+    def waits_for(self, rank: int) -> tuple[int, ...]:
+        """The ranks that keep this one: they have not entered its operation, or stand in an earlier one of theirs."""
+        mine = self.standing.get(rank)
+        if mine is None:
+            return ()
+        found = []
+        for other in mine.members:
+            if other == rank:
+                continue
+            theirs = self.standing.get(other)
+            elsewhere = theirs is not None and not _matches(theirs.entry, mine.entry) and self._has(other, mine.entry)
+            if elsewhere or not self.enqueued(other, mine.entry):
+                found.append(other)
+        return tuple(found)
+
+    def culprits(self) -> tuple[int, ...]:
+        """Ranks that others wait for, and that wait for nobody themselves."""
+        edges = {rank: self.waits_for(rank) for rank in self.standing}
+        waited_for = {other for others in edges.values() for other in others}
+        return tuple(sorted(rank for rank in waited_for if not edges.get(rank) and not self.all_here(rank)))
+
+    def all_here(self, rank: int) -> bool:
+        """Whether a rank stands in an operation in which all others stand too: nobody is missing."""
+        mine = self.standing.get(rank)
+        if mine is None:
+            return False
+        others = [self.standing.get(other) for other in mine.members if other != rank]
+        return bool(others) and all(one is not None and _matches(one.entry, mine.entry) for one in others)
+
+    def waiters(self, rank: int) -> tuple[int, ...]:
+        return tuple(sorted(one for one in self.standing if rank in self.waits_for(one)))
+
+    def _group(self, rank: int, name: str) -> FlightGroup | None:
+        return next((group for group in self.dumps[rank].groups if group.name == name), None)
+
+    def _has(self, rank: int, entry: FlightEntry) -> bool:
+        """Whether the rank's own dump still holds the operation, unfinished."""
+        return any(_matches(e, entry) and not e.finished for e in self.dumps[rank].entries)
+
+    def _first_unfinished(self, rank: int) -> Standing | None:
+        first = next((e for e in self.dumps[rank].entries if not e.finished), None)
+        if first is None:
+            return None
+        return Standing(rank, first, self._partners(first))
+
+    def _partners(self, entry: FlightEntry) -> tuple[int, ...]:
+        members = self.members(entry.group)
+        direction = _DIRECTION.search(entry.operation) if entry.point_to_point else None
+        if direction is None:
+            return members
+        # Numbers are those in the group, of the default group the global ones.
+        places = {int(direction[1]), int(direction[2])}
+        return tuple(members[place] for place in sorted(places) if place < len(members))
+
+
+def _same_count(one: FlightEntry, other: FlightEntry) -> bool:
+    return one.group == other.group and one.point_to_point == other.point_to_point
+
+
+def _matches(one: FlightEntry, other: FlightEntry) -> bool:
+    return _same_count(one, other) and one.sequence == other.sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """One place in the order of a group at which ranks call different things."""
+
+    group: str
+    sequence: int
+    camps: tuple[tuple[str, tuple[int, ...]], ...]
+    """(what is called, by whom), the largest camp first."""
+
+
+EQUAL_INPUTS = ("all_reduce", "allreduce", "broadcast", "reduce", "_all_gather_base", "_allgather_base",
+                "all_gather_into_tensor", "_reduce_scatter_base", "reduce_scatter_tensor", "barrier")  # fmt: skip
+"""Operations whose inputs are equally large on all ranks; of others they may differ."""
+
+
+def mismatches(waiting: Waiting) -> tuple[tuple[Mismatch, ...], tuple[Mismatch, ...]]:
+    """(operations that differ, sizes or types that differ): the first of each group that somebody has not finished."""
+    at: dict[tuple[str, int], dict[int, FlightEntry]] = defaultdict(dict)
+    for rank, dump in waiting.dumps.items():
+        for entry in dump.entries:
+            if not entry.point_to_point:
+                at[entry.group, entry.sequence][rank] = entry
+    orders: dict[str, Mismatch] = {}
+    shapes: dict[str, Mismatch] = {}
+    for (group, sequence), entries in sorted(at.items()):
+        if all(entry.finished for entry in entries.values()):
+            continue
+        operations = _camps({rank: entry.operation for rank, entry in entries.items()})
+        if len(operations) > 1:
+            orders.setdefault(group, Mismatch(group, sequence, operations))
+        elif operations[0][0] in EQUAL_INPUTS:
+            sizes = _camps({rank: _sizes(entry) for rank, entry in entries.items() if entry.input_sizes})
+            if len(sizes) > 1:
+                shapes.setdefault(group, Mismatch(group, sequence, sizes))
+    return tuple(orders.values()), tuple(shapes.values())
+
+
+def _sizes(entry: FlightEntry) -> str:
+    sizes = " ".join("x".join(map(str, size)) or "1" for size in entry.input_sizes)
+    return f"{entry.operation} of {sizes} {' '.join(dict.fromkeys(entry.dtypes))}".strip()
+
+
+def _camps(by_rank: Mapping[int, str]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    found: dict[str, list[int]] = defaultdict(list)
+    for rank, what in by_rank.items():
+        found[what].append(rank)
+    ordered = sorted(found.items(), key=lambda camp: (-len(camp[1]), camp[1]))
+    return tuple((what, tuple(sorted(ranks))) for what, ranks in ordered)

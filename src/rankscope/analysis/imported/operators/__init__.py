@@ -1,0 +1,1 @@
+"""Comparing what ranks did, where no times are recorded."""

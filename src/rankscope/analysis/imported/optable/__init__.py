@@ -1,0 +1,1 @@
+"""What-if analysis of a job's operations: its dependency graph, replayed with other durations."""

@@ -1,0 +1,1 @@
+"""Reading Kineto's Chrome JSON in pieces: layout, events, dialects, columns."""

@@ -1,0 +1,1 @@
+"""Nsight Systems exports: SQLite read row by row, whatever tables and columns a version has."""

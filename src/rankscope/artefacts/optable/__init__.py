@@ -1,0 +1,1 @@
+"""Operation tables: the columns that files give under many names, in our units."""

@@ -1,0 +1,1 @@
+"""Timelines as files that Perfetto (ui.perfetto.dev) and `chrome://tracing` open."""
