@@ -123,7 +123,7 @@ class BusyProcess:
 def other_processes(own: set[int], before: dict[int, int]) -> tuple[list[BusyProcess], dict[int, int]]:
     """The busiest processes that are not in `own` since the call before, and the state for the next call.
 
-    Their CPU time is `cpu_ns` since then; at most three, none below 20 ms.
+    Their CPU time is `cpu_ns` since then; at most three, none below 20 ms, none that the scheduler runs when idle only.
     """
     now: dict[int, int] = {}
     busy = []
@@ -138,7 +138,8 @@ def other_processes(own: set[int], before: dict[int, int]) -> tuple[list[BusyPro
         fields = text.rsplit(")", 1)[1].split()
         now[pid] = (int(fields[11]) + int(fields[12])) * TICK_NS
         used = now[pid] - before.get(pid, now[pid])
-        if used >= 20_000_000:
+        # One that runs when nobody else wants to gives its CPU up at once: whoever waits, waits for somebody else.
+        if used >= 20_000_000 and int(fields[38]) != os.SCHED_IDLE:
             busy.append(BusyProcess(pid, text[text.find("(") + 1 : text.rfind(")")], used))
     return sorted(busy, key=lambda p: -p.cpu_ns)[:3], now
 

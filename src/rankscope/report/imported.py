@@ -42,7 +42,7 @@ def imported_report(
     together = examine(kept, known, observed.findings if observed is not None else ())
     unused = together.unused
     files = tuple(_said(part.file, unused) for part in inputs)
-    missing = tuple(NotExamined(*one) for answer in together.answers for one in answer.not_examined)
+    missing = _missing(together)
     if observed is None:
         examined = any(answer.examined for answer in together.answers)
         base = Report(
@@ -72,6 +72,18 @@ def imported_report(
         not_examined=(*base.not_examined, *missing),
         notes=tuple(note for answer in together.answers for note in answer.notes),
     )  # fmt: skip
+
+
+def _missing(together: Together) -> tuple[NotExamined, ...]:
+    """What could not be examined, once for all files that lack the same."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for answer in together.answers:
+        for detector, needs, why in answer.not_examined:
+            found.setdefault((detector, needs), []).append(why)
+    return tuple(
+        NotExamined(detector, needs, why[0] + (f" (and {len(why) - 1} more such files)" if len(why) > 1 else ""))
+        for (detector, needs), why in found.items()
+    )
 
 
 def _said(file: InputFile, unused: dict[str, str]) -> InputFile:
