@@ -1,0 +1,1 @@
+"""What log lines say together: which event began it, and which only follow."""

@@ -1,0 +1,1 @@
+"""Lines of logs: what stands before a message, which messages say something, and Python tracebacks."""
