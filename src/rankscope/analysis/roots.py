@@ -10,6 +10,9 @@ from rankscope.base.finding import Finding
 HOST = ("slow-device", "slow-code", "slow-data-loading", "uneven-work", "communication-bound", "slow-link", "gc-pause")
 """What a shortage of CPU or memory looks like to the detectors that know nothing of it."""
 
+STOPPED = ("missing-collective", "stuck-rank", "slow-rank-timeout", "network-error")
+"""What a rank that died looks like from the others, and in dumps that know nothing of its end."""
+
 EXPLAINS: dict[str, tuple[str, ...]] = {
     "thread-oversubscription": (*HOST, "cpu-contention", "logging-stall", "evaluation-stall", "checkpoint-stall"),
     "cpu-throttling": (*HOST, "cpu-contention", "thread-oversubscription"),
@@ -67,6 +70,11 @@ EXPLAINS: dict[str, tuple[str, ...]] = {
     "optimizer-stale-parameters": ("frozen-parameters", "optimizer-skips-parameters", "ema-not-updating"),
     "optimizer-skips-parameters": ("update-lost-to-precision", "vanishing-gradients", "ema-not-updating"),
     "mode-mismatch": ("eval-mode-in-training",),
+    "hardware-error": ("rank-exception", "dead-rank", *STOPPED),
+    "out-of-memory": ("rank-exception", "dead-rank", *STOPPED),
+    "shared-memory-exhausted": ("rank-exception", "dead-rank", *STOPPED),
+    "dead-rank": STOPPED,
+    "rank-exception": STOPPED,
 }
 """Cause -> causes that may only be its consequence, when they concern the same ranks and cost no more."""
 

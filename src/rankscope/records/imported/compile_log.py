@@ -1,4 +1,4 @@
-"""What `torch.compile` did in one rank: each compilation, why it came about, what the caches said."""
+"""What torch.compile did in one process: what it compiled, why again, where it had to stop, and what came out."""
 
 from __future__ import annotations
 
@@ -8,31 +8,83 @@ from rankscope.records.imported.table import Table
 
 
 @dataclass(frozen=True, slots=True)
-class Compilation:
-    """One attempt to compile one frame."""
+class CodePlace:
+    """A line of Python code."""
 
-    id: str
-    """`0/3`: the frame, and how often it had been compiled before."""
-    function: str
     file: str
     line: int
-    """Of the innermost frame of the stack, outside of torch where there is one; 0: not recorded."""
+    function: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compilation:
+    """One compilation of one frame, all its attempts together; forward and backward too."""
+
+    autograd: str
+    """Number of the compiled autograd graph that it belongs to; empty: of none."""
+    frame: int
+    """Number of the code object, from 0, in the order in which this process came to them."""
+    count: int
+    """0: the first compilation of the frame; more: recompilations."""
+    attempt: int
+    """The last one: it began anew at each graph break or failed assumption before."""
+    code: CodePlace | None
+    """The function that was compiled, with its first line."""
+    caller: CodePlace | None
+    """Innermost line outside of torch on the way to it."""
+    start_ns: int | None
+    """Wall clock."""
     seconds: float | None
-    """Of the whole frame; None: not recorded."""
+    """None: the log ends before the compilation does, or is of a torch that does not say."""
+    reasons: tuple[str, ...]
+    """Guards that failed, of the newest earlier compilation first; empty of a first one."""
+    failure: str
+    """`BackendCompilerFailed: ...`; empty: none."""
+    suppressed: bool
+    """`suppress_errors` was set: after a failure the function runs uncompiled, and nothing is raised."""
+    limit: int | None
+    """`recompile_limit`, as configured."""
+    fx_cache: str
+    """`hit`, `miss`, `bypass` of Inductor's cache, of several graphs joined by a comma; empty: not said."""
+    autograd_cache: str
+    """The same of AOTAutograd's cache."""
+    collectives: int
+    """Asynchronous collectives that the generated Python code calls."""
+    waits: int
+    """Calls in it that wait for one."""
+    planned: tuple[str, ...] | None
+    """Collectives and waits in the order in which the scheduler left them; None: not logged."""
+
+    @property
+    def id(self) -> str:
+        """As torch writes it: `0/1`, `!2/0/1`."""
+        return f"{'!' + self.autograd + '/' if self.autograd else ''}{self.frame}/{self.count}"
+
+    @property
+    def graph(self) -> str:
+        """As tlparse names it: `-_0_1_0`."""
+        return f"{'!' + self.autograd if self.autograd else '-'}_{self.frame}_{self.count}_{self.attempt}"
+
+
+@dataclass(frozen=True, slots=True)
+class GraphBreak:
+    """A place at which compiled code had to end."""
+
+    place: CodePlace | None
     reason: str
-    """The guard that failed, of the newest entry in the cache; empty: this is no compilation again."""
-    error: str
-    """Last line of what Dynamo raised; empty: nothing."""
-    caches: tuple[str, ...]
-    """`fx_graph_cache_hit`, `aotautograd_cache_miss`, ..., in their order."""
-    schedule: tuple[str, ...]
-    """Collectives and waits in the order of the compiled code; empty: none, or not recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileLog(Table):
-    """All compilations of one log, in their order."""
+    """One file."""
 
     compilations: tuple[Compilation, ...]
-    damaged: int
-    """Lines that could not be understood."""
+    breaks: tuple[GraphBreak, ...]
+    start_ns: int | None
+    """Wall clock of the first event that has one."""
+    num_records: int
+    num_broken: int
+    """Records that could not be read: cut off, mixed with other output, damaged."""
+    first_broken_line: int | None
+    num_dropped: int
+    """Compilations and graph breaks beyond those that are kept."""
