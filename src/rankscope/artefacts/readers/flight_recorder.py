@@ -26,7 +26,7 @@ class FlightRecorder(Reader):
     """Dumps that `TORCH_FR_BUFFER_SIZE` / `TORCH_NCCL_TRACE_BUFFER_SIZE` asks for: pickles (also without any entry) and
     JSON, of torch 2.2 and newer, under any file name; the rank stands in the name."""
 
-    name = "flight-recorder"
+    name = "Flight Recorder dump"
     certainty = 2
 
     def recognises(self, path: Path, head: bytes) -> bool:
