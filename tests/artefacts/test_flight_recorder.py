@@ -56,6 +56,37 @@ def test_an_old_dump_has_one_number_and_no_group_names(tmp_path):
     assert (only.group, only.sequence, only.operation, only.finished) == ("0", 7, "broadcast", True)
 
 
+def test_the_status_of_a_group_is_written_by_a_number_of_the_process_and_not_by_its_name(tmp_path):
+    path = tmp_path / "dump_3"
+    config = {"0": {"ranks": "[0, 1]"}, "1": {"ranks": "[0]"}, "37": {"ranks": "[0, 1]"}}
+    how_far = {"0": 10, "1": 20, "5": 30}
+    status = {key: {"last_enqueued_collective": n, "last_completed_collective": n} for key, n in how_far.items()}
+    path.write_text(json.dumps({"pg_config": config, "pg_status": status, "entries": []}))
+
+    assert [(g.name, g.last_enqueued) for g in read(path).groups] == [("0", 10), ("1", 20), ("37", 30)]
+    config["99"] = {"ranks": "[1]"}  # without an entry that names both, nothing tells which is which
+    path.write_text(json.dumps({"pg_config": config, "pg_status": status, "entries": []}))
+    assert [(g.name, g.last_enqueued) for g in read(path).groups] == [("0", 10), ("1", -1), ("37", -1), ("99", -1)]
+
+
+def test_groups_that_have_only_a_number_are_not_those_of_other_ranks(tmp_path):
+    path = tmp_path / "dump_3"
+    path.write_text(json.dumps({"pg_config": {}, "entries": [{"pg_id": n, "seq_id": 1} for n in (0, 2)]}))
+
+    assert [e.group for e in read(path).entries] == ["0", "2 of rank 3"]
+
+
+def test_a_dump_that_multiplies_itself_is_bounded(tmp_path):
+    sizes = [[1] * 1000] * 1000
+    path = tmp_path / "dump_3"
+    path.write_bytes(pickle.dumps({"pg_config": {}, "entries": [{"seq_id": 1, "input_sizes": sizes}] * 600_000}))
+    with pytest.raises(Unreadable, match="600,000 entries"):
+        read(path)
+
+    path.write_bytes(pickle.dumps({"pg_config": {}, "entries": [{"seq_id": 1, "input_sizes": sizes}]}))
+    assert len(read(path).entries[0].input_sizes) == 256
+
+
 @pytest.mark.parametrize(
     "data",
     [b"\x80\x02]q\x00.", b'{"pg_config": 1, "entries": 3}', b'{"pg_config": {}, "entries": [5]}', b'{"entries": [',

@@ -100,6 +100,20 @@ def test_send_and_receive_lead_to_the_partner_that_is_elsewhere():
     assert causes(found) == [("missing-collective", (1,))]
 
 
+def test_the_numbers_of_a_pair_differ_between_its_ends():
+    """A middle stage sends and receives twice as often as the first one: only the last stage is not there."""
+    found = dumps(
+        [entry(51, "recv 0<-1", pair=True)],
+        [entry(101, "recv 1<-2", pair=True)],
+        [entry(103, "recv 2<-3", pair=True)],
+        [entry(50, "recv 3<-2", done=True, pair=True)],
+    )
+    posted = dumps([entry(51, "send 0->1", pair=True)], [entry(101, "recv 1<-0", pair=True)])
+
+    assert causes(found) == [("missing-collective", (3,))]
+    assert causes(posted) == []
+
+
 def test_different_operations_and_sizes_at_one_number():
     order = dumps([entry(4)], [entry(4)], [entry(4, "broadcast")])
     even = dumps([entry(4)], [entry(4, "broadcast")])

@@ -25,15 +25,16 @@ class TorchTrace(Reader):
     A record that is damaged is counted and left out; the others are used.
     """
 
-    name = "torch-trace"
+    name = "compile log"
     certainty = 3
 
     def recognises(self, path: Path, head: bytes) -> bool:
         lines = head.split(b"\n")
-        found = sum(HEADER.match(line) is not None for line in lines)
+        headers = [line for line in lines if HEADER.match(line) is not None]
+        found = len(headers)
         # An ordinary log may hold such lines between others; of this one every other line is payload.
         others = sum(bool(line.strip()) and line[:1] != b"\t" for line in lines) - found
-        return found > 0 and found >= others
+        return found >= max(others, 1) and any(b"torch" in line[:300] for line in headers)
 
     def read(self, path: Path) -> Iterator[Table]:
         collecting, damage, count, broken = Collecting(), Damage(), 0, ""

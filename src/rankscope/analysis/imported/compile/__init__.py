@@ -1,0 +1,1 @@
+"""What torch.compile's logs of several ranks say."""
