@@ -51,6 +51,11 @@ def test_plain_values_come_back(protocol):
     assert load_plain(io.BytesIO(pickle.dumps(value, protocol))) == value
 
 
+def test_a_few_bytes_do_not_take_gigabytes():
+    with pytest.raises(Unreadable, match="byte 3: numbers a value 4,294,967,280"):
+        load_plain(io.BytesIO(b"\x80\x02}r\xf0\xff\xff\xff."))
+
+
 def test_a_cut_off_and_an_endless_pickle_are_refused():
     data = pickle.dumps(list(range(1000)))
     with pytest.raises(Unreadable, match="no whole pickle"):

@@ -16,6 +16,7 @@ FORBIDDEN: Final = frozenset(
     )
 )  # fmt: skip
 """Operations that call, look up or set something."""
+NUMBERING: Final = frozenset(("PUT", "BINPUT", "LONG_BINPUT"))
 LARGEST: Final = 1 << 30
 
 
@@ -28,9 +29,12 @@ def load_plain(stream: BinaryIO, limit_bytes: int = LARGEST) -> object:
     if len(data) > limit_bytes:
         raise Unreadable(f"has more than {limit_bytes:,} bytes, far more than such a file has")
     try:
-        for operation, _, position in pickletools.genops(data):
+        for operation, argument, position in pickletools.genops(data):
             if operation.name in FORBIDDEN:
                 raise Unreadable(f"byte {position:,}: wants to run code ({operation.name}); it is not executed")
+            # The unpickler makes room for as many values as the highest number says: 32 GB of it for four bytes.
+            if operation.name in NUMBERING and isinstance(argument, int) and argument > len(data):
+                raise Unreadable(f"byte {position:,}: numbers a value {argument:,}, of fewer bytes; it is damaged")
         return _Plain(io.BytesIO(data)).load()
     except Unreadable:
         raise

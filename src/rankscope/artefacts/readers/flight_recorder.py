@@ -18,6 +18,10 @@ from rankscope.records.imported.table import Table
 LARGEST: Final = 256 << 20
 """Bytes of one dump: 2,000 entries with stacks have 10 MB."""
 KEYS: Final = (b"pg_config", b"pg_status", b"entries", b"nccl_version", b"comm_lib_version")
+MOST_ENTRIES: Final = 500_000
+"""The ring buffer has 2,000 unless asked for more."""
+MOST_RANKS: Final = 1_000_000
+MOST_TENSORS, MOST_DIMENSIONS, MOST_FRAMES = 256, 16, 200
 LIBRARY: Final = ("/torch/", "/site-packages/", "<frozen", "/lib/python")
 _BACKEND: Final = re.compile(r"^[a-z]+:")
 
@@ -46,19 +50,25 @@ class FlightRecorder(Reader):
         entries = found.get("entries", [])
         if not isinstance(entries, list):
             raise Unreadable("field entries: is no list")
-        status = _dict(found.get("pg_status"))
-        groups = _groups(_dict(found.get("pg_config")), status)
-        done = {group.name: group.last_completed for group in groups}
+        if len(entries) > MOST_ENTRIES:
+            raise Unreadable(f"has {len(entries):,} entries, far more than a dump has")
+        said = found.get("rank")
+        rank = said if type(said) is int and said >= 0 else file_rank(path.name)
+        rank = rank if rank is not None and rank < MOST_RANKS else None
+        config = _dict(found.get("pg_config"))
+        groups = _groups(config, _by_name(_dict(found.get("pg_status")), config, entries))
+        # The numbers of a group's status are those of its last operation, which may be a send or receive.
+        pairs = {_group(entry, rank) for entry in entries if isinstance(entry, dict) and entry.get("is_p2p")}
+        done = {group.name: group.last_completed for group in groups if group.name not in pairs}
         read = []
         for number, entry in enumerate(entries):
             try:
-                read.append(_entry(entry, done))
-            except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+                read.append(_entry(entry, done, rank))
+            except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
                 raise Unreadable(f"entry {number}: cannot be understood ({type(error).__name__}: {error})") from error
-        rank = found.get("rank")
         yield FlightDump(
             file=str(path),
-            rank=rank if isinstance(rank, int) and rank >= 0 else file_rank(path.name),
+            rank=rank,
             version=str(found.get("version", "")),
             entries=tuple(read),
             groups=groups,
@@ -76,6 +86,32 @@ def _json(data: bytes) -> object:
 
 def _dict(value: object) -> dict[str, Any]:
     return {str(key): item for key, item in value.items()} if isinstance(value, dict) else {}
+
+
+def _by_name(status: dict[str, Any], config: dict[str, Any], entries: list[Any]) -> dict[str, Any]:
+    """The status of groups by their names. It is written by `pg_id`, which counts the groups of this process alone,
+    while names count those of all: group 5 of a process may be called 37."""
+    known: dict[str, str] = {}
+    for entry in entries:
+        if isinstance(entry, dict) and "pg_id" in entry and entry.get("process_group"):
+            known[str(entry["pg_id"])] = _group(entry, None)
+    if len(status) == len(config) and all(key.isdecimal() and len(key) < 10 for key in (*status, *config)):
+        # Both count in the order in which groups were made; of an empty dump nothing else tells.
+        ordered = dict(zip(sorted(status, key=int), sorted(config, key=int), strict=True))
+        if all(ordered.get(number) == name for number, name in known.items()):
+            known = ordered
+    if "0" in config:
+        known.setdefault("0", "0")
+    return {known[number]: about for number, about in status.items() if number in known}
+
+
+def _group(entry: dict[str, Any], rank: int | None) -> str:
+    """The group's name. Before torch 2.4 there is only a number, which tells nothing to other ranks but for 0."""
+    group = entry.get("process_group")
+    if isinstance(group, (list, tuple)) and group:
+        return str(group[0])
+    number = str(entry.get("pg_id", "0"))
+    return number if number == "0" or rank is None else f"{number} of rank {rank}"
 
 
 def _groups(config: dict[str, Any], status: dict[str, Any]) -> tuple[FlightGroup, ...]:
@@ -97,18 +133,18 @@ def _groups(config: dict[str, Any], status: dict[str, Any]) -> tuple[FlightGroup
 def _ranks(value: object) -> tuple[int, ...]:
     """Of `"[0, 1]"` or [0, 1]; both are written."""
     if isinstance(value, str):
-        return tuple(int(text) for text in re.findall(r"\d+", value))
-    return tuple(int(one) for one in value) if isinstance(value, (list, tuple)) else ()
+        value = [int(text) for text in re.findall(r"(?<!\d)\d{1,7}(?!\d)", value)]
+    numbers = value[:MOST_RANKS] if isinstance(value, (list, tuple)) else ()
+    return tuple(one for one in numbers if type(one) is int and 0 <= one < MOST_RANKS)
 
 
 def _number(value: object) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else -1
 
 
-def _entry(entry: dict[str, Any], done: dict[str, int]) -> FlightEntry:
+def _entry(entry: dict[str, Any], done: dict[str, int], rank: int | None) -> FlightEntry:
     pair = bool(entry.get("is_p2p", False))
-    group = entry.get("process_group")
-    name = str(group[0]) if isinstance(group, (list, tuple)) and group else str(entry.get("pg_id", "0"))
+    name = _group(entry, rank)
     collective = entry.get("collective_seq_id", entry.get("seq_id", 0))
     sequence = int(entry.get("p2p_seq_id", collective) if pair else collective)
     operation = _BACKEND.sub("", str(entry.get("profiling_name", "")))
@@ -118,8 +154,10 @@ def _entry(entry: dict[str, Any], done: dict[str, int]) -> FlightEntry:
         sequence=sequence,
         operation=operation,
         point_to_point=pair or operation.startswith(("send", "recv")),
-        input_sizes=tuple(tuple(int(n) for n in sizes) for sizes in entry.get("input_sizes") or ()),
-        dtypes=tuple(str(dtype) for dtype in entry.get("input_dtypes") or ()),
+        input_sizes=tuple(
+            tuple(int(n) for n in sizes[:MOST_DIMENSIONS]) for sizes in (entry.get("input_sizes") or ())[:MOST_TENSORS]
+        ),
+        dtypes=tuple(str(dtype)[:40] for dtype in (entry.get("input_dtypes") or ())[:MOST_TENSORS]),
         finished=finished or (not pair and sequence <= done.get(name, -1)),
         created_ns=int(entry.get("time_created_ns") or 0),
         site=_site(entry.get("frames")),
@@ -127,7 +165,7 @@ def _entry(entry: dict[str, Any], done: dict[str, int]) -> FlightEntry:
 
 
 def _site(frames: object) -> str:
-    for frame in frames if isinstance(frames, list) else ():
+    for frame in frames[:MOST_FRAMES] if isinstance(frames, list) else ():
         file = str(_dict(frame).get("filename", ""))
         if file and not any(part in file for part in LIBRARY):
             return f"{file}:{_number(frame.get('line'))}:{frame.get('name', '')}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from rankscope.records.imported.flight_dump import FlightDump, FlightEntry, FlightGroup
 
-_DIRECTION = re.compile(r"(\d+)\s*(?:->|<-)\s*(\d+)")
+_DIRECTION = re.compile(r"(\d{1,7})\s*(->|<-)\s*(\d{1,7})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,7 @@ class Waiting:
             for group in dump.groups:
                 if len(group.ranks) > len(self._members.get(group.name, ())):
                     self._members[group.name] = group.ranks
+        self._paired = {e.group for dump in dumps.values() for e in dump.entries if e.point_to_point}
         self.standing = {rank: one for rank in dumps if (one := self._first_unfinished(rank)) is not None}
 
     @property
@@ -56,9 +57,11 @@ class Waiting:
         dump = self.dumps.get(rank)
         if dump is None:
             return False
+        if entry.point_to_point and _ends(entry) is not None:
+            return any(_matches(e, entry) and not e.finished for e in dump.entries)
         mine = [e.sequence for e in dump.entries if _same_count(e, entry)]
         group = self._group(rank, entry.group)
-        if group is not None and not entry.point_to_point:
+        if group is not None and not entry.point_to_point and entry.group not in self._paired:
             mine.append(max(group.last_enqueued, group.last_completed))
         return max(mine, default=-1) >= entry.sequence
 
@@ -102,19 +105,21 @@ class Waiting:
         return any(_matches(e, entry) and not e.finished for e in self.dumps[rank].entries)
 
     def _first_unfinished(self, rank: int) -> Standing | None:
-        first = next((e for e in self.dumps[rank].entries if not e.finished), None)
+        unfinished = [e for e in self.dumps[rank].entries if not e.finished]
+        # One that only ends a batch of sends and receives does not say between whom.
+        told = (e for e in unfinished if not e.point_to_point or _ends(e) is not None)
+        first = next(told, unfinished[0] if unfinished else None)
         if first is None:
             return None
         return Standing(rank, first, self._partners(first))
 
     def _partners(self, entry: FlightEntry) -> tuple[int, ...]:
         members = self.members(entry.group)
-        direction = _DIRECTION.search(entry.operation) if entry.point_to_point else None
-        if direction is None:
+        ends = _ends(entry) if entry.point_to_point else None
+        if ends is None:
             return members
         # Numbers are those in the group, of the default group the global ones.
-        places = {int(direction[1]), int(direction[2])}
-        return tuple(members[place] for place in sorted(places) if place < len(members))
+        return tuple(members[place] for place in sorted(set(ends)) if place < len(members))
 
 
 def _same_count(one: FlightEntry, other: FlightEntry) -> bool:
@@ -122,7 +127,26 @@ def _same_count(one: FlightEntry, other: FlightEntry) -> bool:
 
 
 def _matches(one: FlightEntry, other: FlightEntry) -> bool:
-    return _same_count(one, other) and one.sequence == other.sequence
+    """Whether two ranks stand in the same operation.
+
+    Sends and receives are counted by each rank for all of its partners in a group together, so that the numbers of a
+    pair differ between its two ends; who sends to whom tells instead.
+    """
+    if not _same_count(one, other):
+        return False
+    ends = _ends(one) if one.point_to_point else None
+    if ends is not None:
+        return ends == _ends(other) and one.operation.split()[0] != other.operation.split()[0]
+    return one.sequence == other.sequence
+
+
+def _ends(entry: FlightEntry) -> tuple[int, int] | None:
+    """(sender, receiver) of `send 0->1`, `recv 1<-0`, both (0, 1); None where it does not say."""
+    found = _DIRECTION.search(entry.operation)
+    if found is None:
+        return None
+    here, there = int(found[1]), int(found[3])
+    return (here, there) if found[2] == "->" else (there, here)
 
 
 @dataclass(frozen=True, slots=True)
