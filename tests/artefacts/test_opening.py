@@ -41,6 +41,17 @@ def test_a_truncated_file_says_where(tmp_path):
         read(path)
 
 
+def test_what_comes_before_the_cut_is_read(tmp_path):
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(bytes(range(256)) * 4000)[:-200])
+    got = b""
+
+    with pytest.raises(Unreadable), opened(path) as stream:
+        while piece := stream.read(4096):
+            got += piece
+    assert len(got) >= 800_000
+
+
 def test_a_bomb_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(opening, "FREE", 1 << 20)
     path = tmp_path / "bomb.gz"
@@ -139,6 +150,7 @@ def test_a_damaged_tar_is_said_to_be(tmp_path):
         ("rank_12-local_rank_4.json", 12),
         ("node0_local_rank_3.json", 3),
         ("resnet50.json", None),
+        ("rank999999999999.json", None),
         ("host.1623143089861.pt.trace.json", None),
         ("train.log", None),
     ],

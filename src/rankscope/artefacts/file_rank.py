@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+MOST_DIGITS = 6
+"""Of a rank: a longer number is a time, a process or a mistake."""
 _GLOBAL = re.compile(r"(?:^|[^a-z])global[_\-.]?rank[_\-.]?(\d+)", re.IGNORECASE)
 _NAMED = re.compile(r"(?:^|(?<!local)[^a-z])(?:rank|worker)[_\-.]?(\d+)", re.IGNORECASE)
 _LAST = re.compile(r"(?:^|[_\-.])(\d+)$")
@@ -17,7 +19,6 @@ def file_rank(name: str) -> int | None:
     stands for a rank."""
     stem = _ENDINGS.sub("", name.rsplit("/", 1)[-1].rsplit(":", 1)[-1])
     named = _GLOBAL.findall(stem) or _NAMED.findall(stem)
-    if named:
-        return int(named[-1])
     last = _LAST.search(stem)
-    return int(last[1]) if last and len(last[1]) <= 6 else None
+    digits = named[-1] if named else last[1] if last else ""
+    return int(digits) if 0 < len(digits) <= MOST_DIGITS else None

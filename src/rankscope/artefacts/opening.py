@@ -24,6 +24,8 @@ LARGEST_RATIO: Final = 200
 """Unpacked over packed bytes; traces come to 10 to 30, JSON of nothing but zeros to 1,000."""
 FREE: Final = 64 << 20
 """Bytes that may be unpacked whatever their ratio."""
+PIECE: Final = 1 << 16
+"""Bytes that are unpacked at once: so many are lost before the place where a file is cut off."""
 MOST_MEMBERS: Final = 20_000
 BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, RuntimeError, ValueError)
 """What the standard library raises at damaged or encrypted files."""
@@ -42,7 +44,7 @@ class _Bounded(io.RawIOBase):
     def readinto(self, buffer: object) -> int:
         view = memoryview(cast(bytearray, buffer)).cast("B")
         try:
-            data = self._stream.read(len(view))
+            data = self._stream.read(min(len(view), PIECE))
         except BROKEN as error:
             raise Unreadable(f"damaged after {self._out:,} unpacked bytes ({error or type(error).__name__})") from error
         self._out += len(data)

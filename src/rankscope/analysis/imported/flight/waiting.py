@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from rankscope.records.imported.flight_dump import FlightDump, FlightEntry, FlightGroup
 
@@ -33,6 +34,13 @@ class Waiting:
                 if len(group.ranks) > len(self._members.get(group.name, ())):
                     self._members[group.name] = group.ranks
         self._paired = {e.group for dump in dumps.values() for e in dump.entries if e.point_to_point}
+        # By rank, so that a thousand ranks that wait for one another are not a million searches of a dump.
+        self._newest = {rank: _newest(dump) for rank, dump in dumps.items()}
+        self._unfinished = {
+            rank: frozenset(_identity(e) for e in dump.entries if not e.finished) for rank, dump in dumps.items()
+        }
+        self._awaited: dict[int, tuple[int, ...]] = {}
+        self._waiters: dict[int, list[int]] = defaultdict(list)
         self.standing = {rank: one for rank in dumps if (one := self._first_unfinished(rank)) is not None}
 
     @property
@@ -43,9 +51,10 @@ class Waiting:
     def members(self, group: str) -> tuple[int, ...]:
         """Global ranks of a group; of one that no dump describes, the ranks that have used it."""
         known = self._members.get(group)
-        if known:
-            return known
-        return tuple(sorted(r for r, dump in self.dumps.items() if any(e.group == group for e in dump.entries)))
+        if not known:
+            known = tuple(sorted(r for r, dump in self.dumps.items() if any(e.group == group for e in dump.entries)))
+            self._members[group] = known
+        return known
 
     def description(self, group: str) -> str:
         """`EXPERT_MODEL_PARALLEL_GROUP (group 72)`."""
@@ -54,19 +63,23 @@ class Waiting:
 
     def enqueued(self, rank: int, entry: FlightEntry) -> bool:
         """Whether a rank has entered what another one waits in."""
-        dump = self.dumps.get(rank)
-        if dump is None:
+        if rank not in self.dumps:
             return False
         if entry.point_to_point and _ends(entry) is not None:
-            return any(_matches(e, entry) and not e.finished for e in dump.entries)
-        mine = [e.sequence for e in dump.entries if _same_count(e, entry)]
-        group = self._group(rank, entry.group)
-        if group is not None and not entry.point_to_point and entry.group not in self._paired:
-            mine.append(max(group.last_enqueued, group.last_completed))
-        return max(mine, default=-1) >= entry.sequence
+            return self._has(rank, entry)
+        newest = self._newest[rank].get((entry.group, entry.point_to_point), -1)
+        if newest < entry.sequence and not entry.point_to_point and entry.group not in self._paired:
+            group = self._group(rank, entry.group)
+            newest = max(newest, group.last_enqueued, group.last_completed) if group is not None else newest
+        return newest >= entry.sequence
 
     def waits_for(self, rank: int) -> tuple[int, ...]:
         """The ranks that keep this one: they have not entered its operation, or stand in an earlier one of theirs."""
+        if rank not in self._awaited:
+            self._awaited[rank] = self._waits_for(rank)
+        return self._awaited[rank]
+
+    def _waits_for(self, rank: int) -> tuple[int, ...]:
         mine = self.standing.get(rank)
         if mine is None:
             return ()
@@ -95,14 +108,18 @@ class Waiting:
         return bool(others) and all(one is not None and _matches(one.entry, mine.entry) for one in others)
 
     def waiters(self, rank: int) -> tuple[int, ...]:
-        return tuple(sorted(one for one in self.standing if rank in self.waits_for(one)))
+        if not self._waiters:
+            for one in sorted(self.standing):
+                for other in self.waits_for(one):
+                    self._waiters[other].append(one)
+        return tuple(self._waiters.get(rank, ()))
 
     def _group(self, rank: int, name: str) -> FlightGroup | None:
         return next((group for group in self.dumps[rank].groups if group.name == name), None)
 
     def _has(self, rank: int, entry: FlightEntry) -> bool:
         """Whether the rank's own dump still holds the operation, unfinished."""
-        return any(_matches(e, entry) and not e.finished for e in self.dumps[rank].entries)
+        return _counterpart(entry) in self._unfinished[rank]
 
     def _first_unfinished(self, rank: int) -> Standing | None:
         unfinished = [e for e in self.dumps[rank].entries if not e.finished]
@@ -122,8 +139,13 @@ class Waiting:
         return tuple(members[place] for place in sorted(set(ends)) if place < len(members))
 
 
-def _same_count(one: FlightEntry, other: FlightEntry) -> bool:
-    return one.group == other.group and one.point_to_point == other.point_to_point
+def _newest(dump: FlightDump) -> dict[tuple[str, bool], int]:
+    """Highest number of each group, of collectives and of sends and receives."""
+    found: dict[tuple[str, bool], int] = {}
+    for entry in dump.entries:
+        key = entry.group, entry.point_to_point
+        found[key] = max(found.get(key, -1), entry.sequence)
+    return found
 
 
 def _matches(one: FlightEntry, other: FlightEntry) -> bool:
@@ -132,12 +154,25 @@ def _matches(one: FlightEntry, other: FlightEntry) -> bool:
     Sends and receives are counted by each rank for all of its partners in a group together, so that the numbers of a
     pair differ between its two ends; who sends to whom tells instead.
     """
-    if not _same_count(one, other):
-        return False
-    ends = _ends(one) if one.point_to_point else None
-    if ends is not None:
-        return ends == _ends(other) and one.operation.split()[0] != other.operation.split()[0]
-    return one.sequence == other.sequence
+    return _identity(one) == _counterpart(other)
+
+
+Identity: TypeAlias = tuple[str, bool, tuple[str, int, int] | int]
+
+
+def _identity(entry: FlightEntry) -> Identity:
+    """What a rank does; the same as the counterpart of what its partners do."""
+    ends = _ends(entry) if entry.point_to_point else None
+    if ends is None:
+        return entry.group, entry.point_to_point, entry.sequence
+    return entry.group, True, (entry.operation[:4], *ends)
+
+
+def _counterpart(entry: FlightEntry) -> Identity:
+    group, pair, what = _identity(entry)
+    if isinstance(what, int):
+        return group, pair, what
+    return group, pair, ("send" if what[0] == "recv" else "recv", what[1], what[2])
 
 
 def _ends(entry: FlightEntry) -> tuple[int, int] | None:
