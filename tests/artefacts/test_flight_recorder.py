@@ -56,6 +56,15 @@ def test_an_old_dump_has_one_number_and_no_group_names(tmp_path):
     assert (only.group, only.sequence, only.operation, only.finished) == ("0", 7, "broadcast", True)
 
 
+def test_torch_2_2_writes_nothing_around_the_entries(tmp_path):
+    path = tmp_path / "trace_0"
+    entry = {"pg_id": 0, "seq_id": 7, "profiling_name": "nccl:broadcast", "state": "started", "input_sizes": [[1]]}
+    path.write_bytes(pickle.dumps([entry], 2))
+
+    assert FlightRecorder().recognises(path, head_of(path))
+    assert [(e.sequence, e.operation, e.finished) for e in read(path).entries] == [(7, "broadcast", False)]
+
+
 def test_the_status_of_a_group_is_written_by_a_number_of_the_process_and_not_by_its_name(tmp_path):
     path = tmp_path / "dump_3"
     config = {"0": {"ranks": "[0, 1]"}, "1": {"ranks": "[0]"}, "37": {"ranks": "[0, 1]"}}

@@ -32,6 +32,10 @@ def read(path):
         ("[rank3]: hello", 3, None, "hello"),
         ("[rank3]:[E1201 10:34:54.5 ProcessGroupNCCL.cpp:629] hello", 3, 975_666_894.5, "hello"),
         ("2: [rank7]: hello", 7, None, "hello"),
+        ("[rank3]:[E703 10:34:54.5 ProcessGroupNCCL.cpp:629] hello", 3, 962_620_494.5, "hello"),
+        ("(RayTrainWorker pid=12, ip=10.0.0.3) [rank3]: hello", 3, None, "hello"),
+        ("2024-07-03T19:15:16.25Z stderr F [rank3]: hello", 3, 1_720_034_116.25, "hello"),
+        ("conv1: hello", None, None, "conv1: hello"),
         ("[1,4]<stderr>:hello", 4, None, "hello"),
         ("2024-07-03 19:15:16,250 hello", None, 1_720_034_116.25, "hello"),
         ("[2024-07-03T19:15:16+02:00] hello", None, 1_720_026_916.0, "hello"),
@@ -94,6 +98,12 @@ def test_lines_of_training(tmp_path, line, step, loss):
 def test_what_is_no_log_is_said(tmp_path, name, text):
     with pytest.raises(Unreadable, match="no line of a known log"):
         list(Logs().read(written(tmp_path, text, name)))
+
+
+def test_a_kernel_log_without_an_error_is_known_and_says_nothing(tmp_path):
+    text = "[Wed Jul  3 10:00:00 2024] pcieport 0000:16:01.0: AER: Corrected error received: 0000:17:00.0\n"
+
+    assert read(written(tmp_path, text, "dmesg.txt")).events == ()
 
 
 def test_noise_is_not_recognised(tmp_path):

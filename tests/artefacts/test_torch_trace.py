@@ -90,10 +90,20 @@ def test_recompilations_graph_breaks_and_failures_are_read(tmp_path):
     (one,) = table.compilations
 
     assert (one.id, one.graph, one.reasons) == ("0/1", "-_0_1_1", (reason,))
+    assert table.num_broken == 0
     assert one.failure == "BackendCompilerFailed: backend='b' raised: RuntimeError: no"
     assert table.breaks == (
         GraphBreak(CodePlace("/home/me/train.py", 12, "forward"), "Unsupported: call print"),
     )
+
+
+def test_a_single_reason_is_no_json_though_its_record_says_so(tmp_path):
+    path = tmp_path / "trace_rank_3.log"
+    path.write_text(artifact("recompile_reasons", "0/0: tensor 'x' size mismatch", count=1))
+
+    table = read(path)
+
+    assert (table.compilations[0].reasons, table.num_broken) == (("0/0: tensor 'x' size mismatch",), 0)
 
 
 def test_older_dialects_name_no_rank_or_put_it_before_the_line(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -128,6 +129,10 @@ def test_a_killed_process_without_a_reason_is_a_dead_rank(examined):
         ("slurmstepd: error: Detected 1 oom_kill event in StepId=12.0. Some of the step tasks have been OOM Killed.",
          "out-of-memory", ()),
         ("srun: error: node7: task 3: Killed", "dead-rank", (3,)),
+        ("srun: error: node7: task 5: Out Of Memory", "out-of-memory", (5,)),
+        ("worker-1: [2024-07-03 10:00:00,100] [ERROR] ['python', '-u', 'train.py', '--local_rank=3'] exits with return "
+         "code = -9", "dead-rank", (3,)),
+        ("[rank0]: Error: failed to extend /dev/shm/nccl-xyz to 9637892 bytes", "shared-memory-exhausted", (0,)),
         ("srun: error: node7: task 2: Segmentation fault (core dumped)", "dead-rank", (2,)),
         ("    Reason:       OOMKilled", "out-of-memory", ()),
         ("kern  :warn  : 2025-01-21T04:41:44,283302+00:00 NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off "
@@ -139,6 +144,7 @@ def test_a_killed_process_without_a_reason_is_a_dead_rank(examined):
         ("../aten/src/ATen/native/cuda/Indexing.cu:1290: indexSelectLargeIndex: block: [1,0,0], thread: [3,0,0] "
          "Assertion "
          "`srcIndex < srcSelectDimSize` failed.", "index-out-of-range", ()),
+        ("[rank1]: Parameter indices which did not receive grad for rank 1: 4 5", "unused-parameters", (1,)),
         ("[rank1]: Parameters which did not receive grad for rank 1: head.weight, "
          "head.bias", "unused-parameters", (1,)),
         ("[W socket.cpp:436] [c10d] The server socket has failed to bind to [::]:29500 (errno: 98 - Address already "
@@ -179,11 +185,6 @@ def test_one_line_is_enough(examined, line, cause, rank):
         ("ValueError: Expected input batch_size (32) to match target batch_size (31).", "batch-shape-mismatch"),
         ("RuntimeError: mat1 and mat2 shapes cannot be multiplied (8x10 and 12x4)", "rank-exception"),
         ("RuntimeError: CUDA error: uncorrectable ECC error encountered", "hardware-error"),
-        ("RuntimeError: Detected mismatch between collectives on ranks. Rank 0 is running collective: "
-         "CollectiveFingerPrint("
-         "SequenceNumber=5, OpType=ALLREDUCE, TensorShape=[20]), but Rank 1 is running collective: "
-         "CollectiveFingerPrint("
-         "SequenceNumber=5, OpType=BROADCAST, TensorShape=[20])", "collective-order-mismatch"),
         ("torch.distributed.DistNetworkError: The server socket has failed to listen on any local network address. "
          "EADDRINUSE: address already in use", "rendezvous-failure"),
     ],
@@ -267,6 +268,218 @@ def test_a_file_a_rank_says_who_began_it(examined):
     second = traceback("", "RuntimeError: [../gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.1]:1")
 
     assert shown(examined(second, first, names=("rank0.log", "rank1.log"))) == [("rank-exception", (1,))]
+
+
+MISMATCH = (
+    "RuntimeError: Detected mismatch between collectives on ranks. Rank {a} is running collective: "
+    "CollectiveFingerPrint(SequenceNumber=5, OpType={op_a}, TensorShape=[20]), but Rank {b} is running collective: "
+    "CollectiveFingerPrint(SequenceNumber=5, OpType={op_b}, TensorShape=[20])"
+)
+
+
+def test_of_ranks_that_call_different_operations_the_one_that_differs_from_all_others_is_named(examined):
+    odd = MISMATCH.format(a=0, b=2, op_a="ALLREDUCE", op_b="BROADCAST")
+    other = MISMATCH.format(a=1, b=2, op_a="ALLREDUCE", op_b="BROADCAST")
+
+    assert shown(examined(traceback("[rank0]: ", odd))) == [("collective-order-mismatch", (0, 2))]
+    assert shown(examined(traceback("[rank0]: ", odd) + traceback("[rank1]: ", other))) == [
+        ("collective-order-mismatch", (2,)),
+    ]  # fmt: skip
+
+
+def test_before_torch_2_a_watchdog_gave_no_number(examined):
+    line = (
+        "[E ProcessGroupNCCL.cpp:737] [Rank {}] Watchdog caught collective operation timeout: "
+        "WorkNCCL(OpType=ALLREDUCE, Timeout(ms)=1800000) ran for 1804437 milliseconds before timing out.\n"
+    )
+    table = TORCHRUN.format(rank=0, code=-6, pid=7, at=10, why="Signal 6 (SIGABRT) received by PID 7")
+
+    assert shown(examined("".join(line.format(r) for r in (0, 1, 3)) + table)) == [("stuck-rank", (2,))]
+
+
+def test_what_the_threads_of_pytorch_write_is_no_work_of_a_rank(examined):
+    late = "".join(SINCE_27.format(rank=r, seq=57, enqueued=58, completed=56) for r in (0, 1, 3))
+    stamp = "[rank2]:[E703 10:10:01.3 ProcessGroupNCCL.cpp:1746] [PG ID 0 PG GUID 0(default_pg) Rank 2] "
+    signal = stamp + "Received a dump signal due to a collective timeout from  rank 0.\n"
+    stamped = "".join(WATCHDOG.format(rank=r, seq=57, op="ALLREDUCE", n=64) for r in (0, 1, 3))
+
+    assert shown(examined(late + stamped + signal)) == [("stuck-rank", (2,))]
+
+
+def test_gloo_has_no_watchdog_but_its_ranks_say_that_they_waited(examined):
+    error = "RuntimeError: [gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 8000ms for recv operation"
+
+    answer = examined("".join(traceback(f"[rank{r}]: ", error + " to complete") for r in (0, 1, 3)))
+
+    assert shown(answer) == [("stuck-rank", (2,))]
+
+
+def test_ranks_that_end_because_they_lost_their_peers_began_nothing(examined):
+    error = "RuntimeError: [../gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.1]:39422"
+    lost = "".join(traceback(f"[rank{r}]: ", error) for r in (0, 1, 3))
+    table = TORCHRUN.format(rank=1, code=1, pid=7, at=10, why="x")
+
+    answer = examined(lost + table, world_size=4)
+
+    assert shown(answer) == [("dead-rank", (2,))]
+    assert answer.findings[0].location is None
+    assert shown(examined(lost + table, world_size=16)) == [("network-error", ())]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[E ProcessGroupGloo.cpp:138] [Rank 0]: Ranks 2, 3 failed to pass monitoredBarrier in 30000 ms",
+        "[E ProcessGroupGloo.cpp:75] Rank 2 failed to pass monitoredBarrier in 30000 ms\n"
+        "[E ProcessGroupGloo.cpp:75] Rank 3 failed to pass monitoredBarrier in 9 ms",
+    ],
+)
+def test_who_did_not_come_to_a_monitored_barrier_is_named(examined, line):
+    own = traceback("[rank0]: ", "RuntimeError: [Rank 0]: Ranks 2, 3 failed to pass monitoredBarrier in 30000 ms")
+
+    assert shown(examined(line + "\n" + own)) == [("missing-collective", (2, 3))]
+
+
+def test_a_stuck_watchdog_is_a_stuck_rank(examined):
+    stamp = "[rank2]:[E703 10:10:00.2 ProcessGroupNCCL.cpp:1484] [PG ID 0 PG GUID 0(default_pg) Rank 2] "
+    text = stamp + "ProcessGroupNCCL's watchdog got stuck for 600 seconds without making progress\n"
+
+    assert shown(examined(text)) == [("stuck-rank", (2,))]
+
+
+def test_who_gets_more_than_it_expects_is_not_who_sent_it(examined):
+    text = (
+        "terminate called after throwing an instance of 'gloo::EnforceNotMet'\n"
+        "  what():  [enforce fail at gloo/transport/tcp/pair.cc:456] op.preamble.length <= op.nbytes. 18 vs 16\n"
+    )
+
+    assert shown(examined(text + TORCHRUN.format(rank=2, code=-6, pid=7, at=10, why="x"))) == [
+        ("collective-shape-mismatch", ()),
+    ]  # fmt: skip
+
+
+LOADER = """Traceback (most recent call last):
+  File "/usr/lib/python3.11/multiprocessing/queues.py", line 113, in get
+    raise Empty
+_queue.Empty
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "/home/me/train.py", line 41, in train_step
+    for batch in loader:
+  File "/usr/lib/python3.11/site-packages/torch/utils/data/dataloader.py", line 1146, in _try_get_data
+    raise RuntimeError(text) from e
+RuntimeError: DataLoader worker (pid(s) 4242) exited unexpectedly
+"""
+
+
+def test_an_empty_queue_is_not_why_a_loader_has_no_batch(examined):
+    answer = examined("".join(f"[rank1]: {line}\n" for line in LOADER.splitlines()))
+
+    assert shown(answer) == [("dead-rank", (1,))]
+    assert answer.findings[0].location.line == 41
+
+
+@pytest.mark.parametrize(
+    ("before", "each"),
+    [
+        ("", "(RayTrainWorker pid=1234, ip=10.0.0.3) {}"), ("", "[pod/trainer-3/pytorch] {}"), ("", "worker-3: {}"),
+        ("", "trainer-1  | {}"), ("", "2024-07-03T10:00:00.123456789Z stderr F {}"),
+        ("", "Jul 03 10:00:00 node1 torchrun[77]: {}"),
+    ],
+)  # fmt: skip
+def test_what_launchers_put_before_a_line_hides_no_traceback(examined, before, each):
+    rows = traceback("", "ValueError: bad sample").splitlines()
+
+    (finding,) = examined(before + "".join(each.format(row) + "\n" for row in rows)).findings
+
+    assert (finding.cause, finding.location.line, finding.location.function) == ("rank-exception", 41, "train_step")
+
+
+def test_lines_inside_of_json_are_lines(examined):
+    rows = traceback("", "ValueError: bad sample")
+    docker = "".join(
+        json.dumps({"log": row, "stream": "stderr", "time": "2024-07-03T10:00:00Z"}) + "\n"
+        for row in rows.splitlines(keepends=True)
+    )
+    logger = json.dumps({"time": "2024-07-03T10:00:00Z", "rank": 3, "msg": "failed", "exc_info": rows}) + "\n"
+
+    assert [f.location.line for f in examined(docker).findings] == [41]
+    assert shown(examined(logger)) == [("rank-exception", (3,))]
+
+
+RICH = """╭───────────────────── Traceback (most recent call last) ──────────────────────╮
+│ /home/me/train.py:90 in <module>                                             │
+│ ❱ 90     main()                                                              │
+│ /home/me/train.py:41 in train_step                                           │
+╰──────────────────────────────────────────────────────────────────────────────╯
+ValueError: bad
+"""
+GROUP = """  + Exception Group Traceback (most recent call last):
+  |   File "/home/me/train.py", line 90, in <module>
+  |     main()
+  | ExceptionGroup: several (1 sub-exception)
+  +-+---------------- 1 ----------------
+    | Traceback (most recent call last):
+    |   File "/home/me/train.py", line 41, in train_step
+    |     raise ValueError("bad")
+    | ValueError: bad
+    +------------------------------------
+"""
+
+
+@pytest.mark.parametrize("text", [RICH, GROUP])
+def test_tracebacks_in_other_dress(examined, text):
+    (finding,) = examined(text).findings
+
+    assert (finding.title, finding.location.line) == ("a rank: raised ValueError: bad in train_step (train.py:41)", 41)
+
+
+def test_processes_that_torch_multiprocessing_made_have_numbers(examined):
+    spawn = "torch.multiprocessing.spawn."
+    killed = traceback("", spawn + "ProcessExitedException: process 1 terminated with signal SIGKILL")
+    raised = (
+        traceback("", spawn + "ProcessRaisedException: ")
+        + "\n-- Process 2 terminated with the following error:\n" + traceback("", "ValueError: bad")
+    )  # fmt: skip
+
+    assert shown(examined(killed)) == [("dead-rank", (1,))]
+    assert shown(examined(raised)) == [("rank-exception", (2,))]
+
+
+def test_a_traceback_inside_of_the_table_is_of_its_rank(examined):
+    table = TORCHRUN.format(rank=9, code=1, pid=201, at="03", why="Traceback (most recent call last):\n"
+        '    File "/home/me/train.py", line 12, in main\n'
+        '      raise RuntimeError("bad data")\n'
+        "  RuntimeError: bad data")  # fmt: skip
+
+    (finding,) = examined(table).findings
+
+    assert (finding.cause, finding.ranks, finding.location.line) == ("rank-exception", (9,), 12)
+
+
+def test_a_job_that_somebody_ended_is_no_failure_of_a_rank(examined):
+    by_hand = traceback("[rank0]: ", "KeyboardInterrupt") + traceback(
+        "", "torch.distributed.elastic.multiprocessing.api.SignalException: Process 99 got signal: 2")  # fmt: skip
+    cancelled = "step 5 loss 2.0\nslurmstepd: error: *** STEP 12.0 ON n1 CANCELLED AT 2024-07-03T10:00:00 ***\n"
+
+    assert examined(by_hand).findings == ()
+    assert [(f.severity, f.ranks) for f in examined(cancelled).findings] == [("warning", ())]
+
+
+def test_a_store_that_has_gone_at_the_end_of_a_job_is_nothing(examined):
+    stamp = "[rank1]:[W703 10:05:00.0 TCPStore.cpp:106] [c10d] "
+    text = stamp + "sendBytes failed on SocketImpl(fd=5, addr=[localhost]:587, remote=[localhost]:29500): Broken pipe\n"
+
+    assert examined(HEALTHY + text).findings == ()
+
+
+def test_stamps_without_a_year_are_of_the_year_of_the_others(examined):
+    first = traceback("[rank2]:[E703 10:09:00.1 x.cpp:1] ", "ValueError: bad")
+    later = traceback("[rank1]:[2024-07-03 10:09:30,000] ", "KeyError: 'x'")
+
+    assert [f.ranks for f in examined(later + first).findings] == [(2,), (1,)]
 
 
 HEALTHY = "".join(f"[2024-07-03 10:00:{s:02d},000] [INFO] step {s} loss {2 - s * 0.01:.3f}\n" for s in range(40))

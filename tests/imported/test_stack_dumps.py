@@ -56,6 +56,17 @@ def shown(answer: Answer) -> list[tuple[object, ...]]:
     return [(f.cause, f.ranks, f.location.function, f.location.line) for f in answer.findings]
 
 
+ENDS = (("_shutdown", "threading.py", 1590),)
+
+
+def test_who_has_come_to_the_end_of_the_program_is_not_who_keeps_the_others(examined):
+    stacks = (ENDS, ENDS, WAITS, ELSEWHERE)
+
+    assert [(f.cause, f.ranks) for f in examined(all="".join(py_spy(r, s) for r, s in enumerate(stacks))).findings] == [
+        ("stuck-rank", (3,)),
+    ]  # fmt: skip
+
+
 def test_the_rank_outside_of_the_collective_is_stuck(examined):
     text = "".join(py_spy(r, ELSEWHERE if r == 2 else WAITS) for r in range(4))
 

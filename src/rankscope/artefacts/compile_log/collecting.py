@@ -162,10 +162,7 @@ class Collecting:
             if outcome:
                 (one.fx_cache if cache[1] == "fx_graph" else one.autograd_cache).append(outcome)
         elif name == "recompile_reasons":
-            inside = record.json()
-            one.reasons = tuple(_one_line(str(text)) for text in inside[:MOST_REASONS] if text) if (
-                isinstance(inside, list)
-            ) else (_one_line(str(inside)),)  # fmt: skip
+            one.reasons = _reasons(record)
         elif name == "inductor_collective_schedule":
             one.schedule = [*(one.schedule or ()), *(scheduled(record.json()) or ())]
         elif name in ("after_post_grad_graph", "inductor_post_grad_graph"):
@@ -183,6 +180,16 @@ class Collecting:
         told = next((line for line in lines if line.startswith(("Reason:", "Graph Break Reason:"))), first)
         place = next((p for p in reversed(places) if not _library(p.file)), places[-1] if places else None)
         self.breaks.append(GraphBreak(place, _one_line(told.partition("Reason:")[2] or told)))
+
+
+def _reasons(record: Record) -> tuple[str, ...]:
+    """A list in JSON; where there is only one, torch also writes it as it is, though it calls it JSON."""
+    try:
+        inside = record.json()
+    except ValueError:
+        inside = record.text.splitlines()
+    texts = inside[:MOST_REASONS] if isinstance(inside, list) else [inside]
+    return tuple(_one_line(str(text)) for text in texts if text)
 
 
 def _closed(key: Key, one: _Open) -> Compilation:

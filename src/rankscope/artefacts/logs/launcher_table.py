@@ -23,6 +23,8 @@ class LauncherTable:
     rank: int | None = None
     local_rank: int | None = None
     inside: bool = False
+    tells_of: int | None = None
+    """Rank whose traceback the table goes on with."""
 
     def take(self, message: str, number: int) -> LogEvent | None:
         """The process whose row is complete with this line."""
@@ -30,6 +32,7 @@ class LauncherTable:
         if field is None:
             return None
         name, value = field[1], field[2].strip()
+        self.tells_of = self.rank if name == "traceback" and value.startswith("Traceback") else None
         if name == "time":
             self.time_ns = split(value.replace("_", " ")).time_ns
             self.inside = True

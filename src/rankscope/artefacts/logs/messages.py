@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Final
 
 from rankscope.records.imported import log_lines as kinds
-from rankscope.records.imported.log_lines import LogEvent
+from rankscope.records.imported.log_lines import MONITORED_BARRIER, STUCK_WATCHDOG, LogEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,8 @@ RULES: Final = (
     _rule(kinds.DRIVER_ERROR, r"nvidia-peermem .*ERROR", "peer memory"),
     _rule(kinds.DRIVER_ERROR, r"(?:nvidia-nvswitch|NVSwitch).*(?:SXid \(.*?\): (?P<number>\d+), (?:Fatal|Non-fatal)"
           r"|fatal error)", "NVSwitch"),
-    _rule(kinds.FABRIC_ERROR, r"mlx[45]_\w+.*(?:Port:? ?\d+ (?:Link )?DOWN|link down|health (?:compromised|counter)|"
+    _rule(kinds.FABRIC_ERROR, r"mlx[45]_\w+.*(?:Port:? ?\d+ (?:Link )?DOWN|[Ll]ink [Dd]own"
+          r"|Cable unplugged|health (?:compromised|counter)|"
           r"device's health compromised|fatal error|transport retry)|\bib\d+: link (?:is )?down|IB port \S+ .*(?:DOWN"
           r"|down)"
           r"|NET/IB : .*(?:Got async event : (?:port error|device fatal|local work queue catastrophic)"
@@ -58,10 +59,10 @@ RULES: Final = (
           r"\((?P<name>[^)]+)\)"),
     _rule(kinds.MEMORY_KILL, r"oom-kill:constraint=CONSTRAINT_\w+.*?(?:task=(?P<name>[^,]+),pid=(?P<pid>\d+)|$)"),
     _rule(kinds.MEMORY_KILL, r"oom_reaper: reaped process (?P<pid>\d+) \((?P<name>[^)]+)\)"),
+    _rule(kinds.MEMORY_KILL, r"tasks? (?P<tasks>[\d,\-]+): Out Of Memory", "a task of Slurm"),
     _rule(kinds.MEMORY_KILL, r"(?:slurmstepd|srun|slurmd): error: .*(?:oom[-_ ]kill|[Oo]ut[ -]?[Oo]f[ -]?[Mm]emory"
           r"|memory limit)", "a task of Slurm"),
     _rule(kinds.MEMORY_KILL, r"\bOOMKilled\b(?!\W{0,4}false)", "a container"),
-    _rule(kinds.MEMORY_KILL, r"task (?P<rank>\d+): Out Of Memory", "a task of Slurm"),
     _rule(kinds.CRASH, r"(?P<name>[\w./-]{1,64})\[(?P<pid>\d+)\]: segfault at|(?:traps: "
                        r")?(?P<name2>[\w./-]{1,64})\[(?P<pid2>\d+)\]"
           r" (?:general protection|trap invalid opcode)", "SIGSEGV"),
@@ -78,11 +79,14 @@ RULES: Final = (
     _rule(kinds.EXIT, r"(?:Primary job terminated|mpirun noticed that process rank (?P<rank>\d+) with PID (?P<pid>\d+)"
           r" on node (?P<host>\S+) exited on signal (?P<signal>\d+))"),
     _rule(kinds.EXIT, r"Signal (?P<signal>\d+) \(SIG\w+\) received by PID (?P<pid>\d+)"),
+    _rule(kinds.EXIT, r"ProcessExitedException: process (?P<local_rank>\d{1,5}) terminated with "
+          r"(?:signal (?P<signal>SIG\w+)|exit code (?P<number>\d+))"),
+    _rule(kinds.EXIT, r"(?:--local_rank=(?P<local_rank>\d+).*)?exits with return code = (?P<number>-?\d+)"),
     _rule(kinds.EXIT, r"process (?P<pid>\d+) (?:terminated|died|was terminated|exited) (?:with|by|due to) "
           r"(?:signal (?P<signal>\d+|SIG\w+)|exit ?code:? (?P<number>[1-9]\d*))", any_case=True),
     _rule(kinds.EXIT, r"Process (?P<pid>\d+)? ?(?:terminated with|exited with) exit code (?P<number>[1-9]\d*)"),
-    _rule(kinds.TOLD_TO_END, r"CANCELLED AT .*DUE TO (?P<name>TIME LIMIT|PREEMPTION|NODE FAILURE|[\w ]+?)(?: \*\*\*"
-                             r"|$)"),
+    _rule(kinds.TOLD_TO_END, r"CANCELLED AT .*DUE TO (?P<name>TIME LIMIT|PREEMPTION|NODE FAILURE|[\w ]+?)(?:, SEE .*)?"
+                             r"(?: \*\*\*|$)"),
     _rule(kinds.TOLD_TO_END, r"STEP \S+ ON \S+ CANCELLED"),
     _rule(kinds.TOLD_TO_END, r"Sending process (?P<pid>\d+) closing signal SIG\w+|Received (?:Signals\.)?(?:SIGTERM|15)"
           r"|got signal: (?:15|2)\b|SignalException"),
@@ -95,8 +99,10 @@ RULES: Final = (
           r"(?P<completed>-?\d+)"),
     _rule(kinds.PROGRESS, r"[Ll]ast enqueued (?:NCCL )?work: (?P<enqueued>-?\d+), last completed "
           r"(?:NCCL )?work: (?P<completed>-?\d+)"),
-    _rule(kinds.MESSAGE, r"Ranks? (?P<missing>[\d, ]+) failed to pass monitoredBarrier|Rank (?P<silent>\d+) failed to "
-          r"pass monitoredBarrier", "monitored barrier"),
+    _rule(kinds.MESSAGE, r"Ranks? (?P<missing>\d[\d, ]*) failed to pass monitoredBarrier", MONITORED_BARRIER),
+    _rule(kinds.MESSAGE, r"(?P<text>(?:ProcessGroupNCCL's watchdog got stuck|Heartbeat monitor timed out).*)",
+          STUCK_WATCHDOG),
+    _rule(kinds.MESSAGE, r"(?P<text>op\.preamble\.length <= op\.nbytes.*)", "sizes of gloo"),
     _rule(kinds.MESSAGE, r"Detected mismatch between collectives on ranks.*", "collective mismatch"),
     # Others gone
     _rule(kinds.PEER_LOST, r"Connection closed by (?:remote )?peer|Connection reset by peer|Broken pipe|remote process "
@@ -110,19 +116,23 @@ RULES: Final = (
     _rule(kinds.MESSAGE, r"Cuda failure '?(?P<text>out of memory)", "out of memory"),
     _rule(kinds.MESSAGE, r"Assertion `?(?P<text>.*?(?:index out of bounds|srcIndex < srcSelectDimSize|"
           r"t >= 0 && t < n_classes|idx_dim >= 0 && idx_dim < index_size).*)", "index"),
-    _rule(kinds.MESSAGE, r"(?P<text>Parameters which did not receive grad for rank (?P<rank>\d+): .*)", "unused"),
+    _rule(kinds.MESSAGE, r"(?P<text>Parameter(?:s| indices) which did not receive grad for rank (?P<rank>\d+): .*)",
+          "unused"),
     _rule(kinds.MESSAGE, r"(?P<text>DataLoader worker \(pid\(?s?\)? ?(?P<pid>\d+).*?\) (?:is killed by signal|exited "
           r"unexpectedly).*)", "loader worker"),
     _rule(kinds.MESSAGE, r"(?P<text>Unexpected (?P<why>bus error|segmentation fault|floating-point exception) "
           r"encountered in worker.*)", "loader worker"),
     _rule(kinds.MESSAGE, r"(?P<text>Function '?\w+'? returned nan values in its.*)", "nan"),
-    _rule(kinds.MESSAGE, r"(?P<text>(?:\[c10d\]|socket\.cpp|TCPStore).*(?:EADDRINUSE|[Aa]ddress already in use"
+    _rule(kinds.MESSAGE, r"(?:socket\.cpp:\d+\] )?(?P<text>(?:\[c10d\]|socket\.cpp|TCPStore).*(?:EADDRINUSE"
+          r"|[Aa]ddress already in use"
           r"|timed out after|failed to listen|has failed to (?:listen|bind)).*)", "rendezvous"),
     _rule(kinds.MESSAGE, r"(?P<text>[Tt]imed out waiting for clients.*|The server socket has failed to listen.*)",
           "rendezvous"),
     _rule(kinds.MESSAGE, r"(?P<text>(?:unable to (?:write to|open|allocate) (?:file|shared memory).*</torch_"
                          r"|.*/dev/shm.*"
           r"No space left on device|.*No space left on device.*/dev/shm).*)", "shared memory"),
+    _rule(kinds.MESSAGE, r"(?P<text>Error: failed to extend /dev/shm.*|Error while (?:creating|attaching to) "
+          r"shared memory segment.*)", "shared memory"),
     _rule(kinds.MESSAGE, r"what\(\):\s+(?P<text>CUDA error: .*|.*uncorrectable.*)", "native"),
     _rule(kinds.MESSAGE, r"NCCL WARN (?P<text>(?!.*(?:MSCCL|deprecated|Could not find|Failed to open libibverbs|"
           r"plugin|falling back|Fallback|Call to ibv_|tuner)).*(?:Duplicate GPU|Mismatched collective|"
@@ -134,9 +144,11 @@ _WORDS: Final = (
     "aer_status", "mlx", ": link", "IB port", "NET/IB", "ACK timeout", "retry counter", "RETRY_EXC", "emory",
     "oom", "OOM", "segfault", "traps:", "Fatal Python", "aught signal", "***", "core dumped", "exitcode", "exit code",
     "srun: error", "mpirun", "received by PID", "terminated", "CANCELLED", "closing signal", "SIGTERM", "got signal",
-    "SignalException", "atchdog", "ollective", "ast enqueued", "monitoredBarrier", "by peer", "Broken pipe", "NCCL",
+    "SignalException", "atchdog", "ollective", "ast enqueued", "monitoredBarrier", "by peer", "Broken pipe",
+    "NCCL WARN", "NCCL comm", "NCCL oper", "ProcessGroupNCCL", "ncclRemote",
     "taking the entire", "terminate called", "failed to recv", "Assertion", "did not receive grad",
     "DataLoader worker", "in worker", "returned nan", "c10d", "socket.cpp", "TCPStore", "imed out", "failed to listen",
+    "preamble", "eartbeat monitor", "return code =", "nplugged", "ink down", "ink Down",
     "/torch_", "/dev/shm", "what():", "network error", "died",
 )  # fmt: skip
 
@@ -163,8 +175,13 @@ _KEPT: Final = re.compile(r"NVRM: Xid|Watchdog caught|CUDA out of memory\. Tried
                           r"worker \(pid")
 """Messages that are no advice although an advice follows them in the same line."""
 MOST_TEXT: Final = 600
-SIGNALS: Final = {"Killed": 9, "Segmentation fault": 11, "Bus error": 7, "Aborted": 6, "Terminated": 15, "SEGV": 11,
-                  "BUS": 7, "ILL": 4, "FPE": 8, "Illegal instruction": 4, "bus error": 7}  # fmt: skip
+OFF_THE_BUS: Final = 79
+"""The Xid that says the same."""
+SIGNALS: Final = {
+    "HUP": 1, "INT": 2, "ILL": 4, "Illegal instruction": 4, "ABRT": 6, "Aborted": 6, "BUS": 7, "Bus error": 7,
+    "bus error": 7, "FPE": 8, "KILL": 9, "Killed": 9, "SEGV": 11, "Segmentation fault": 11, "TERM": 15,
+    "Terminated": 15,
+}  # fmt: skip
 
 
 def events(message: str, number: int) -> Iterator[LogEvent]:
@@ -184,8 +201,10 @@ def _made(rule: Rule, found: re.Match[str], message: str, number: int) -> Iterat
         part |= {key: value for key, value in head.groupdict().items() if value is not None}
     why = part.get("why", "")
     code = _int(part.get("number"))
-    if "signal" in part:
-        code = -(_int(part["signal"]) or 0) or None
+    if rule.name == "Xid" and code is None:
+        code = OFF_THE_BUS
+    elif "signal" in part:
+        code = -(_int(part["signal"]) or SIGNALS.get(part["signal"].removeprefix("SIG"), 0)) or None
     elif rule.kind in (kinds.EXIT, kinds.CRASH) and why in SIGNALS:
         code = -SIGNALS[why] if rule.kind == kinds.EXIT else SIGNALS[why]
     event = LogEvent(
@@ -204,7 +223,7 @@ def _made(rule: Rule, found: re.Match[str], message: str, number: int) -> Iterat
         completed=_int(part.get("completed")),
         timeout_ms=float(part["timeout_ms"]) if "timeout_ms" in part else None,
     )
-    tasks = part.get("tasks") or part.get("missing") or part.get("silent")
+    tasks = part.get("tasks") or part.get("missing")
     if not tasks:
         yield event
         return

@@ -22,9 +22,10 @@ _TIME: Final = re.compile(
     r"(?P<h>\d\d):(?P<mi>\d\d):(?P<s>\d\d)(?:[.,](?P<f>\d{1,9}))?\s?(?P<z>Z|UTC|[+-]\d\d:?\d\d)?[\])]?\s*[:,|]?\s*"
 )
 _GLOG: Final = re.compile(
-    r"\s*\[?[IWEFCDV](?P<mo>\d\d)(?P<d>\d\d) (?P<h>\d\d):(?P<mi>\d\d):(?P<s>\d\d)\.(?P<f>\d{1,9})\s+(?:\d+\s+)?"
+    r"\s*\[?[IWEFCDV](?P<mo>\d{1,2})(?P<d>\d\d) (?P<h>\d\d):(?P<mi>\d\d):(?P<s>\d\d)\.(?P<f>\d{1,9})\s+(?:\d+\s+)?"
     r"(?P<where>[\w./<>-]+:\d+)\]\s*"
 )
+"""glog. PyTorch's own lines write no zero before the month: `[E703 10:00:00.1 ...]`."""
 _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _SYSLOG: Final = re.compile(
     rf"\s*(?:\[?(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) )?(?P<mon>{'|'.join(_MONTHS)})\s+(?P<d>\d{{1,2}}) "
@@ -34,6 +35,15 @@ _BOOT: Final = re.compile(r"\s*\[\s*\d+\.\d{4,9}\]\s+|\d{1,3},\d+,\d+,[^;]{0,200
 """dmesg and /dev/kmsg: seconds since the machine started, which no other log shares."""
 _FACILITY: Final = re.compile(r"(?:kern|user|daemon|syslog)\s*:\s*\w+\s*:\s*")
 _HOST: Final = re.compile(r"(?P<host>[\w.-]+) (?:kernel|systemd\[\d+\]|[\w-]+\[\d+\]):\s+")
+_WRAPPED: Final = re.compile(
+    r"\([A-Za-z_]\w{0,60} pid=(?P<pid>\d{1,9})(?:, ip=(?P<a>[\w.:-]{1,60}))?\) ?"  # Ray
+    r"|\[pod/(?P<b>[\w.-]{1,100})(?:/[\w.-]{1,100})?\] ?"  # kubectl logs --prefix
+    r"|std(?:out|err) [FP] "  # containerd, after the time
+    r"|(?P<c>[a-z][\w.-]{0,60}) {1,20}\| "  # docker compose
+    r"|(?P<d>(?:\d{1,3}\.){3}\d{1,3}|(?=[a-z.-]{0,60}\d)[a-z][a-z\d.-]{0,60}): "  # pdsh
+    r"(?=\s|\[|Traceback|(?:[a-z]\w*\.)*[A-Z]\w*(?:Error|Exception))"
+)
+"""What a launcher on other machines puts before each line: who wrote it."""
 NO_YEAR: Final = 2000
 """Stands for the year where a stamp has none."""
 
@@ -42,6 +52,7 @@ NO_YEAR: Final = 2000
 class Prefix:
     rank: int | None = None
     local_rank: int | None = None
+    pid: int | None = None
     time_ns: int | None = None
     host: str = ""
     message: str = ""
@@ -67,6 +78,10 @@ def split(line: str) -> Prefix:
             at = m.end()
         elif (m := _HOST.match(line, at)) is not None:
             found.host = m["host"]
+            at = m.end()
+        elif (m := _WRAPPED.match(line, at)) is not None:
+            found.pid = int(m["pid"]) if m["pid"] is not None else found.pid
+            found.host = next((host for host in m.group("a", "b", "c", "d") if host), found.host)
             at = m.end()
         if at == start:
             break

@@ -10,13 +10,23 @@ from typing import Final
 from rankscope.base.user_code import is_library
 from rankscope.records.imported.log_lines import EXCEPTION, LogEvent, Place
 
-START: Final = "(most recent call last):"
+START: Final = "(most recent call last)"
 FRAME: Final = '  File "'
 _FRAME: Final = re.compile(r'^\W*File "([^"\n]{1,500})", line (\d{1,9})(?:, in (.{1,200}))?')
 _LATER_FRAME: Final = re.compile(r'File "([^"\n]{1,500})", line (\d{1,9}), in ([\w<>.]+)')
+_RICH_FRAME: Final = re.compile(r"^\s*│ (\S[^│\n]{0,500}?):(\d{1,9}) in ([\w<>.]{1,200})\s*│?\s*$")
+"""In the boxes that rich draws around a traceback."""
+_OF_GROUP: Final = re.compile(r"^ *(?:\+ |\+-\+-+ |(?:\| ?)+)")
+"""What stands before the lines of an exception group."""
 _END: Final = re.compile(r"^(?P<type>(?:[A-Za-z_]\w*\.)*[A-Z]\w*)(?:: (?P<message>.*)|:?\s*$)")
+SAYS_MORE: Final = "DataLoader "
+"""Begins what names the reason though it is the last of a chain: the first one is an empty queue."""
+CHAIN: Final = " exception"
+"""In both lines that stand between the tracebacks of a chain."""
 _CHAIN: Final = ("The above exception was the direct cause", "During handling of the above exception")
 _CAUGHT: Final = re.compile(r"Caught \w+ in DataLoader worker process")
+LAUNCHERS: Final = ("bin/torchrun", "bin/accelerate", "bin/deepspeed", "bin/composer", "bin/ray", "bin/lightning")
+"""Programs that installers write beside the interpreter; they are nobody's code."""
 MOST_OPEN: Final = 4096
 MOST_STRAY: Final = 60
 """Lines of others between two of a traceback before it is given up."""
@@ -44,6 +54,8 @@ class Tracebacks:
         self._open: dict[object, _Open] = {}
         self._chained: set[object] = set()
         self._in_loader: set[object] = set()
+        self.passed_on: tuple[Place | None] | None = None
+        """Where the exception that ended a chain was raised, when the last line ended one."""
 
     def waits(self) -> bool:
         """Whether a traceback is open, or one may be chained to the last."""
@@ -51,8 +63,9 @@ class Tracebacks:
 
     def take(self, key: object, message: str, number: int) -> Iterator[LogEvent]:
         """Events of the tracebacks that end with this line."""
-        at = message.find(START)
-        if at >= 0:
+        message = _OF_GROUP.sub("", message, count=1)
+        self.passed_on = None
+        if START in message:
             if len(self._open) < MOST_OPEN:
                 old = self._open.get(key)
                 self._open[key] = _Open(number, chained=key in self._chained, in_loader=key in self._in_loader)
@@ -70,7 +83,7 @@ class Tracebacks:
             one = self._open[key] = _Open(number, frames=1)  # its beginning was cut off
         if one is None:
             return
-        if (frame := _FRAME.match(message) or _LATER_FRAME.search(message)) is not None:
+        if (frame := _FRAME.match(message) or _LATER_FRAME.search(message) or _RICH_FRAME.match(message)) is not None:
             one.stray = 0
             self._frame(one, Place(frame[1], int(frame[2]), (frame[3] or "").strip()))
             return
@@ -89,8 +102,11 @@ class Tracebacks:
         if _CAUGHT.search(said):
             self._in_loader.add(key)  # the original one follows, and says where
             return
-        if one.chained:
+        if one.chained and not said.startswith(SAYS_MORE):
+            self.passed_on = (one.place,)
             return  # the first of a chain is what happened; the later ones pass it on
+        if end["type"].endswith("ExceptionGroup"):
+            return  # those that it holds follow
         yield LogEvent(
             kind=EXCEPTION,
             line=one.line,
@@ -107,7 +123,7 @@ class Tracebacks:
         one.frames += 1
         one.last = place
         one.in_loader = one.in_loader or "/torch/utils/data/_utils/worker.py" in place.file
-        if not is_library(place.file) and "/torch/" not in place.file:
+        if not is_library(place.file) and "/torch/" not in place.file and not place.file.endswith(LAUNCHERS):
             one.place = place
 
 

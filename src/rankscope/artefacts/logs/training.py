@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from array import array
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -23,15 +24,13 @@ _EPOCH: Final = re.compile(r"\bepoch[\"']?\s*[:=#]?\s*[\[(]?\s*(\d+)(?:\.\d+)?(?
 _INSIDE: Final = re.compile(r"\[\s*(\d+)\s*/\s*\d+\s*(?:\(|\])")
 """`Train Epoch: 3 [640/60000 (1%)]`, `Epoch: [3][ 10/500]`."""
 _NUMBER: Final = r"([-+]?(?:\d{1,20}\.?\d{0,20}(?:e[-+]?\d{1,3})?|\.\d{1,20}|nan|inf(?:inity)?))(?![\w])"
-_LOSS: Final = re.compile(
-    r"(?P<before>(?:[a-z]{1,20}[ _/.-]{0,3})?)\bloss[\"']?\s*(?:\([a-z ]{0,40}\))?\s*[:=]?\s*(?:tensor\()?" + _NUMBER,
-    re.IGNORECASE,
-)
-_LOSS_JOINED: Final = re.compile(r"\b(?P<before>[a-z]{1,20})[_/-]loss[\"']?\s*[:=]?\s*" + _NUMBER, re.IGNORECASE)
+# All that follow are tried only where their word stands: a search over the whole line takes ten times as long.
+_LOSS: Final = re.compile(r"loss[\"']?\s*(?:\([a-z ]{0,40}\))?\s*[:=]?\s*(?:tensor\()?" + _NUMBER, re.IGNORECASE)
+_BEFORE: Final = re.compile(r"[a-z]{1,20}[ _/.-]{0,3}\Z", re.IGNORECASE)
+"""What stands before the word: `val `, `train_`."""
 _NOT_TRAINING: Final = re.compile(r"val|eval|test|dev|aux|best|min|max|scale|moe|kl|policy|value|critic|gen|disc", re.I)
 _STEP_MS: Final = re.compile(
-    r"(?:elapsed time per iteration \(ms\)|(?:step|iter(?:ation)?|batch)?[_ ]?time(?: per step)?)[\"']?\s*[:=]?\s*"
-    r"([\d.]{1,20}(?:e[-+]?\d+)?)\s*(?P<unit>ms|s\b|sec)?",
+    r"time(?: per iteration \(ms\)| per step)?[\"']?\s*[:=]?\s*([\d.]{1,20}(?:e[-+]?\d+)?)\s*(?P<unit>ms|s\b|sec)?",
     re.IGNORECASE,
 )
 _RATE: Final = re.compile(
@@ -56,7 +55,8 @@ class Progress:
 
     def take(self, line: str, time_ns: int | None) -> bool:
         """Whether the line is one of training progress; keeps what it says."""
-        loss = _loss(line)
+        lower = line.lower()
+        loss = _loss(line, lower)
         step = _STEP.search(line)
         if loss is None and (step is None or "consumed" not in line):
             return False
@@ -70,9 +70,10 @@ class Progress:
         if loss is not None:
             self._losses += 1
             self._add(0, number, loss, time_ns)
-        if (took := _STEP_MS.search(line)) is not None and took[1].strip(".") != "":
+        took = next((m for at in _places(lower, "time") if (m := _STEP_MS.match(line, at)) is not None), None)
+        if took is not None and took[1].strip(".") != "":
             self._add(1, number, _float(took[1]), time_ns)
-        if (rate := _RATE.search(line)) is not None:
+        if ("tok" in lower or "sample" in lower) and (rate := _RATE.search(line)) is not None:
             self._add(2, number, _float((rate[1] or rate[2]).replace(",", "")), time_ns)
         return True
 
@@ -111,12 +112,23 @@ class Progress:
         )  # fmt: skip
 
 
-def _loss(line: str) -> float | None:
-    for pattern in (_LOSS, _LOSS_JOINED):
-        for found in pattern.finditer(line):
-            if not _NOT_TRAINING.search(found["before"]):
-                return _float(found[2])
+def _loss(line: str, lower: str) -> float | None:
+    """A `loss` on its own before one that is part of a longer name."""
+    places = [at for at in _places(lower, "loss") if not line[at - 1 : at].isalnum()]
+    for joined in (False, True):
+        for at in places:
+            if (line[at - 1 : at] == "_") is joined and (found := _LOSS.match(line, at)) is not None:
+                before = _BEFORE.search(line[max(0, at - 24) : at])
+                if before is None or not _NOT_TRAINING.search(before[0]):
+                    return _float(found[1])
     return None
+
+
+def _places(line: str, word: str) -> Iterator[int]:
+    at = line.find(word)
+    while at >= 0:
+        yield at
+        at = line.find(word, at + 1)
 
 
 def _float(text: str) -> float:

@@ -18,6 +18,8 @@ from rankscope.records.imported.table import Table
 LARGEST: Final = 256 << 20
 """Bytes of one dump: 2,000 entries with stacks have 10 MB."""
 KEYS: Final = (b"pg_config", b"pg_status", b"entries", b"nccl_version", b"comm_lib_version")
+BARE_KEYS: Final = (b"profiling_name", b"seq_id", b"input_sizes")
+"""Of torch 2.2, which writes the entries without anything around them."""
 MOST_ENTRIES: Final = 500_000
 """The ring buffer has 2,000 unless asked for more."""
 MOST_RANKS: Final = 1_000_000
@@ -38,13 +40,16 @@ class FlightRecorder(Reader):
             return False
         pickled = head[:1] == b"\x80" and len(head) > 2
         text = head.lstrip()[:1] == b"{"
-        return (pickled or text) and sum(key in head for key in KEYS) >= 2
+        bare = pickled and all(key in head for key in BARE_KEYS)
+        return bare or ((pickled or text) and sum(key in head for key in KEYS) >= 2)
 
     def read(self, path: Path) -> Iterator[Table]:
         with opened(path) as stream:
             first = stream.read(1)
         with opened(path) as stream:
             found = load_plain(stream, LARGEST) if first == b"\x80" else _json(stream.read(LARGEST + 1))
+        if isinstance(found, list) and found and all(isinstance(entry, dict) for entry in found):
+            found = {"entries": found}
         if not isinstance(found, dict):
             raise Unreadable("holds no dictionary")
         entries = found.get("entries", [])

@@ -13,11 +13,21 @@ from rankscope.artefacts.file_rank import file_rank
 from rankscope.artefacts.logs.launcher_table import LauncherTable
 from rankscope.artefacts.logs.messages import events, triggers
 from rankscope.artefacts.logs.prefixes import Prefix, rank_of, split
-from rankscope.artefacts.logs.tracebacks import FRAME, START, Tracebacks
+from rankscope.artefacts.logs.tracebacks import CHAIN, FRAME, START, Tracebacks
 from rankscope.artefacts.logs.training import Progress
+from rankscope.artefacts.logs.wrapped import unwrapped
 from rankscope.artefacts.opening import opened
 from rankscope.artefacts.reader import Reader, Unreadable
-from rankscope.records.imported.log_lines import EXIT, PROGRESS, WATCHDOG, LogEvent, LogLines, RankLines
+from rankscope.records.imported.log_lines import (
+    EXCEPTION,
+    EXIT,
+    PROGRESS,
+    WATCHDOG,
+    LogEvent,
+    LogLines,
+    Place,
+    RankLines,
+)
 from rankscope.records.imported.table import Table
 
 NOTHING: Final = "no line of a known log"
@@ -45,8 +55,9 @@ _CLOCK: Final = re.compile(r"\d\d:\d\d:\d\d")
 _LOOKS: Final = re.compile(
     r"^(?:(?:\S{0,40} ){0,2}\[?\d{4}[-/]\d\d[-/]\d\d.{1,60}\b(?:DEBUG|INFO|WARN\w*|ERROR|CRITICAL|FATAL|NVRM|kernel"
     r"|nvidia)\b"
-    r"|\[?[IWEF]\d{4} \d\d:\d\d:\d\d\.|kern\s+:\w+\s*:|\d{1,3},\d+,\d+,[^;]{0,80};|\[\s*\d+\.\d{6}\] "
-    r"|\w{3} [ \d]\d \d\d:\d\d:\d\d \S+ \S+: |\[(?:rank|default)\d+\]:|\S{1,80}:\d{1,9}:\d{1,9} \[\d+\] NCCL (?:INFO"
+    r"|\[?[IWEF]\d{3,4} \d\d:\d\d:\d\d\.|kern\s+:\w+\s*:|\d{1,3},\d+,\d+,[^;]{0,80};|\[\s*\d+\.\d{6}\] "
+    r"|\w{3} [ \d]\d \d\d:\d\d:\d\d \S+ \S+: |\[(?:\w{3} ){2}[ \d]\d \d\d:\d\d:\d\d \d{4}\] "
+    r"|\[(?:rank|default)\d+\]:|\S{1,80}:\d{1,9}:\d{1,9} \[\d+\] NCCL (?:INFO"
     r"|WARN)"
     r"|(?:INFO|WARNING|ERROR|DEBUG):[\w.]+:)"
 )
@@ -54,7 +65,10 @@ _NCCL: Final = re.compile(r"(?P<host>[\w.-]+):(?P<pid>\d+):\d+ \[(?P<device>\d+)
 _NRANKS: Final = re.compile(r"\brank (\d+) nranks (\d+)|\brank=(\d+) nranks=(\d+)")
 _WORLD: Final = re.compile(r"world[_ ]?size\W{1,6}(\d{1,6})\b", re.IGNORECASE)
 _RANK_ID: Final = re.compile(r"RankID:(\d{1,6})\b")  # Ascend
-_TABLE: Final = re.compile(r"^\W*(?:\d+:\s)?\W*(?:time|host|rank|exitcode)\s+:")
+_GLOO_TIMEOUT: Final = re.compile(r"Timed out waiting (\d{1,12}) ?ms for (?:recv|send) operation")
+"""Gloo has no watchdog: who waits raises."""
+_SPAWNED: Final = re.compile(r"-- Process (\d{1,5}) terminated with the following error")
+_TABLE: Final = re.compile(r"^\W*(?:\d+:\s)?\W*(?:time|host|rank|exitcode|traceback)\s+:")
 _FILE_OF_RANK: Final = re.compile(r"rank|worker|^\d{1,4}(?:\.|$)|(?:std(?:err|out)|log|out|err|dump"
                                   r"|proc)[_\-.]?\d{1,4}\b", re.I)
 _NO_RANK: Final = re.compile(r"slurm|kmsg|dmesg|syslog|messages|journal|job|events?[_-]", re.I)
@@ -132,7 +146,10 @@ def _lines(stream: BinaryIO, *, fenced: bool) -> Iterator[str]:
         if fenced and line.lstrip().startswith("```"):
             inside = not inside
             continue
-        yield line if inside else ""
+        if line[:1] == "{" and inside:
+            yield from unwrapped(line)
+        else:
+            yield line if inside else ""
 
 
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
@@ -164,6 +181,8 @@ class _Log:
     spoken: dict[int, _Spoken] = field(default_factory=dict)
     pids: dict[int, int] = field(default_factory=dict)
     world: int | None = None
+    spawned: int | None = None
+    """Process of torch.multiprocessing.spawn whose traceback comes."""
     named: set[int] = field(default_factory=set)
     """Ranks that lines name as their own elsewhere than in front."""
     clock: str = ""
@@ -184,21 +203,28 @@ class _Log:
         if rank is not None and len(self.spoken) < MOST_RANKS:
             one = self.spoken.setdefault(rank, _Spoken())
             one.lines += 1
-            one.last_line, one.last_text = self.number, line[:160]
+            if "ProcessGroup" not in line and " NCCL " not in line:
+                one.last_line, one.last_text = self.number, line[:160]
         if self.known < 10 and _LOOKS.match(line) is not None:
             self.known += 1
         if ("oss" in line or "step" in line) and self.progress.take(line, None):
             self.later.setdefault(self.progress.count - 1, self.progress.last)
             return
-        traceback = START in line or FRAME in line
+        traceback = START in line or FRAME in line or CHAIN in line
         if traceback or self.tracebacks.waits():
             prefix = split(line)
             before = len(self.found)
-            writer = prefix.rank, prefix.local_rank, prefix.host
+            writer = prefix.rank, prefix.local_rank, prefix.host, prefix.pid
             for event in self.tracebacks.take(writer, prefix.message, self.number):
-                self._keep(event, prefix)
-            if len(self.found) > before:
+                if prefix.rank is None and self.launcher.tells_of is not None:
+                    prefix.rank, self.launcher.tells_of = self.launcher.tells_of, None
+                self._keep_error(event, prefix)
+            if self.tracebacks.passed_on is not None:
+                self._place_last(prefix, *self.tracebacks.passed_on)
+            if len(self.found) > before or self.tracebacks.passed_on is not None:
                 return
+        elif "-- Process " in line and (spawned := _SPAWNED.match(split(line).message)) is not None:
+            self.spawned = int(spawned[1])
         if reports or "rank" in line or "orld" in line or _TABLE.match(line) is not None:
             self._look(line, reports=reports)
 
@@ -231,6 +257,28 @@ class _Log:
         elif (world := _WORLD.search(line)) is not None and 0 < int(world[1]) < 1_000_000:
             self.world = max(int(world[1]), self.world or 0)
 
+    def _keep_error(self, event: LogEvent, prefix: Prefix) -> None:
+        """An exception, in the name of the process that torch.multiprocessing says it is of."""
+        if event.name.endswith("ProcessExitedException"):  # not this process's, but another one's end
+            for end in events(event.text, event.line):
+                self._keep(end, prefix)
+            return
+        if (late := _GLOO_TIMEOUT.search(event.text)) is not None:
+            waited = replace(event, kind=WATCHDOG, name="", timeout_ms=float(late[1]))
+            self._keep(waited, prefix)
+        if self.spawned is not None and event.local_rank is None:
+            event = replace(event, local_rank=self.spawned)
+            self.spawned = None
+        self._keep(event, prefix)
+
+    def _place_last(self, prefix: Prefix, place: Place | None) -> None:
+        """What was raised in a library is placed where the user's code got it."""
+        if not self.found or place is None:
+            return
+        event, step, lines = self.found[-1]
+        if event.kind == EXCEPTION and event.place is None and event.rank == prefix.rank:
+            self.found[-1] = replace(event, place=place), step, lines
+
     def _keep(self, event: LogEvent, prefix: Prefix) -> None:
         rank = event.rank
         if event.kind in (WATCHDOG, PROGRESS) and prefix.rank is not None:
@@ -251,6 +299,7 @@ class _Log:
             time_ns=time_ns if time_ns is not None else self.clock_ns,
             host=event.host or prefix.host,
             local_rank=event.local_rank if event.local_rank is not None else prefix.local_rank,
+            pid=event.pid if event.pid is not None else prefix.pid,
         )
         self.found.append((event, self.progress.last, self.progress.count))
 

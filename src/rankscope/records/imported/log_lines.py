@@ -28,6 +28,10 @@ PEER_LOST = "peer-lost"
 """Another rank has gone away; never the beginning."""
 MESSAGE = "message"
 """An error without a traceback."""
+MONITORED_BARRIER = "monitored barrier"
+"""`name` of a message that says of a rank that it did not come to one."""
+STUCK_WATCHDOG = "stuck watchdog"
+"""`name` of a message that a rank's own watchdog thread stands still: in the driver, or waiting for Python's lock."""
 
 FEW = 30
 
@@ -86,6 +90,7 @@ class RankLines:
     rank: int
     lines: int
     last_line: int
+    """The last one of its own: the threads of PyTorch and NCCL go on to write while the program stands still."""
     last_time_ns: int | None
     last_text: str
 

@@ -56,6 +56,8 @@ def _odd(ranks: list[Standing]) -> Finding | None:
     """The few that are outside of communication while the others wait in it; else those in another call of it."""
     waiting = [one for one in ranks if one.waits]
     outside = [one for one in ranks if not one.waits]
+    # Who has come to the end of the program keeps the others only where nobody else does.
+    outside = [one for one in outside if not one.ended] or outside
     if waiting and outside and len(outside) <= len(waiting):
         return _stuck(outside, waiting)
     if outside or len(waiting) < 3:

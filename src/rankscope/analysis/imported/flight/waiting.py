@@ -195,7 +195,8 @@ class Mismatch:
 
 
 EQUAL_INPUTS = ("all_reduce", "allreduce", "broadcast", "reduce", "_all_gather_base", "_allgather_base",
-                "all_gather_into_tensor", "_reduce_scatter_base", "reduce_scatter_tensor", "barrier")  # fmt: skip
+                "all_gather_into_tensor", "_reduce_scatter_base", "reduce_scatter_tensor", "all_gather_single",
+                "reduce_scatter_single", "barrier")  # fmt: skip
 """Operations whose inputs are equally large on all ranks; of others they may differ."""
 
 

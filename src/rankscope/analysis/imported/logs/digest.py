@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import calendar
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from rankscope.analysis.imported.examiner import Digest
 from rankscope.records.imported.log_lines import EXIT, TOLD_TO_END, LogEvent, LogLines, RankLines
+
+NEW_YEARS: Final = 31 * 10**9 * 31_557_600
+"""Stamps before 2001 have no year of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +84,33 @@ def together(digests: Sequence[LogDigest], world_size: int | None) -> Job:
             rank = event.rank
             if rank is None and event.pid is not None:
                 rank = pids.get(event.pid)
-            if rank is None and event.local_rank is not None and len(hosts) <= 1 and event.kind != EXIT:
+            if rank is None and event.local_rank is not None and len(hosts) <= 1 and (
+                event.kind != EXIT or event.pid is None
+            ):
                 rank = local.get(event.local_rank, event.local_rank)
             if rank is None and event.kind not in (EXIT, TOLD_TO_END):
                 rank = d.rank
             seen.append(Seen(replace(event, rank=rank), d.file, (number, event.line), rank))
+    seen = _same_year(seen)
     spoke = {one.rank: one for d in digests for one in d.ranks}
     known = {one.rank for one in seen if one.rank is not None} | set(spoke) | set(pids.values())
     known |= {d.rank for d in digests if d.rank is not None}
     said = max((d.world_size for d in digests if d.world_size is not None), default=None)
     return Job(tuple(seen), frozenset(known), world_size or said, spoke)
+
+
+def _same_year(seen: Sequence[Seen]) -> list[Seen]:
+    """Stamps without a year are of the year of the others, where these are of one."""
+    years = {time.gmtime(t // 10**9).tm_year for one in seen if (t := one.event.time_ns) is not None and t > NEW_YEARS}
+    if len(years) != 1:
+        return list(seen)
+    (year,) = years
+    return [replace(one, event=replace(one.event, time_ns=_in_year(one.event.time_ns, year))) for one in seen]
+
+
+def _in_year(time_ns: int | None, year: int) -> int | None:
+    if time_ns is None or time_ns > NEW_YEARS:
+        return time_ns
+    seconds, rest = divmod(time_ns, 10**9)
+    then = time.gmtime(seconds)
+    return calendar.timegm((year, *then[1:6])) * 10**9 + rest

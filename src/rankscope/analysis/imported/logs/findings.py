@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from rankscope.analysis.imported.logs.digest import Job
-from rankscope.analysis.imported.logs.judged import NEW_YEARS, Judged
+from rankscope.analysis.imported.logs.digest import NEW_YEARS, Job
+from rankscope.analysis.imported.logs.judged import Judged
 from rankscope.analysis.imported.logs.timeouts import Timeout
-from rankscope.analysis.imported.logs.verdicts import BEGINS, FOLLOWS, UNSURE
+from rankscope.analysis.imported.logs.verdicts import BEGINS, FOLLOWS, UNSURE, Verdict
 from rankscope.analysis.wording import numbered
 from rankscope.base.finding import Cost, Evidence, Finding, Location, Severity
-from rankscope.records.imported.log_lines import EXCEPTION, EXIT
+from rankscope.records.imported.log_lines import EXCEPTION, EXIT, TOLD_TO_END
 
 MOST: Final = 6
 """Findings of one job's logs; more are a cascade that nobody reads."""
 MOST_EVIDENCE: Final = 5
+_INTERRUPTED: Final = re.compile(r"got signal: 2\b|SIGINT|KeyboardInterrupt")
 
 
 @dataclass(slots=True)
@@ -25,6 +27,8 @@ class _Fault:
     """Events with one cause in one place."""
 
     events: list[Judged]
+    silent: tuple[int, ...] = ()
+    """Ranks that are at fault because they alone say nothing."""
 
     @property
     def first(self) -> Judged:
@@ -32,7 +36,15 @@ class _Fault:
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        return tuple(sorted({j.seen.rank for j in self.events if j.seen.rank is not None}))
+        """At fault, as far as these lines say it: who lost its peers only suffers."""
+        if self.silent:
+            return self.silent
+        pairs = {j.verdict.differ for j in self.events if j.verdict.differ}
+        if pairs:  # who differs from all others stands in every pair
+            odd = set.intersection(*map(set, pairs))
+            return tuple(sorted(odd if len(pairs) > 1 and len(odd) == 1 else set().union(*pairs)))
+        own = [j for j in self.events if j.verdict.names_rank]
+        return tuple(sorted({j.seen.rank for j in own if j.seen.rank is not None}))
 
 
 def findings(job: Job, judged: Sequence[Judged], late: Timeout | None) -> list[Finding]:
@@ -48,13 +60,13 @@ def findings(job: Job, judged: Sequence[Judged], late: Timeout | None) -> list[F
     made: list[Finding] = []
     if late is not None and (not begins or (comparable and _after(begins[0], late))):
         made.append(_of_timeout(job, late))
-    chosen = begins or ([] if made else unsure) or ([] if made else _last_resort(follows))
+    chosen = begins or ([] if made else unsure)
     if begins and all(j.kernel for j in begins):  # what a driver says stands for itself
         chosen = sorted([*begins, *(j for j in unsure if j.kernel)], key=when)
     elif not begins and any(j.kernel for j in chosen):  # a program's exit says least
         chosen = [j for j in chosen if j.kernel]
     earlier: list[Judged] = []
-    for fault in _faults(chosen):
+    for fault in _faults(chosen) if chosen or made else _last_resort(job, follows):
         wake = bool(made) and (not earlier or any(_same_incident(one, fault.first) for one in earlier))
         made.append(_finding(job, fault, follows, earlier=wake, late=late))
         earlier.append(fault.first)
@@ -83,11 +95,36 @@ def _after(first: Judged, late: Timeout) -> bool:
     return bool(spoke) and own is not None and own > min(spoke)
 
 
-def _last_resort(follows: Sequence[Judged]) -> list[Judged]:
-    """Only consequences are seen: the first with most to say."""
+def _last_resort(job: Job, follows: Sequence[Judged]) -> list[_Fault]:
+    """Only consequences are seen: the first with most to say, and the few ranks that have lost nobody."""
     errors = [j for j in follows if j.seen.event.kind == EXCEPTION]
     exits = [j for j in follows if j.seen.event.kind == EXIT]
-    return (errors or exits or list(follows))[:1]
+    chosen = (errors or exits or list(follows))[:1]
+    if not chosen:
+        return []
+    first = chosen[0]
+    told = [j for j in follows if j.seen.event.kind == TOLD_TO_END or j.seen.event.name.endswith("SignalException")]
+    if any(_INTERRUPTED.search(j.seen.event.text) for j in told):
+        return []  # by hand
+    if len(told) == len(follows):
+        return [_Fault([_told_to_end(told[0])])]
+    verdict = replace(first.verdict, names_rank=False)
+    suffer = {j.seen.rank for j in follows if j.seen.rank is not None}
+    size = job.world_size or 0
+    silent = tuple(sorted(set(range(size)) - suffer)) if size <= 1 << 16 else ()
+    if first.seen.event.kind == EXIT or not silent or len(silent) >= len(suffer):
+        return [_Fault([Judged(first.seen, verdict)])]
+    what = f"reports nothing, while {numbered(tuple(sorted(suffer)))} lost their peers"
+    verdict = replace(verdict, cause="dead-rank", confidence=0.45, what=what)
+    return [_Fault([Judged(first.seen, verdict)], silent)]
+
+
+def _told_to_end(one: Judged) -> Judged:
+    """Somebody ended the job from outside, and no line says why."""
+    verdict = Verdict("dead-rank", UNSURE, 0.3, f"the job was told to end: {one.seen.event.text[:110]}", (
+        "ask the scheduler why (`sacct`, `kubectl describe`), or whoever ended it",),
+        severity="warning", names_rank=False)  # fmt: skip
+    return replace(one, verdict=verdict)
 
 
 def _faults(chosen: Sequence[Judged]) -> list[_Fault]:
@@ -111,7 +148,8 @@ def _finding(job: Job, fault: _Fault, follows: Sequence[Judged], *, earlier: boo
                                             j.verdict.confidence, len(j.verdict.figures)))  # fmt: skip
     verdict, event = best.verdict, best.seen.event
     ranks = fault.ranks
-    place = next((j.seen.event.place for j in fault.events if j.seen.event.place is not None), None)
+    places = [] if fault.silent else [j.seen.event.place for j in fault.events if j.seen.event.place is not None]
+    place = next(iter(places), None)
     severity: Severity = "critical" if verdict.severity == "critical" else "warning"
     consequence = earlier and not best.kernel
     if consequence:
@@ -155,7 +193,7 @@ def _finding(job: Job, fault: _Fault, follows: Sequence[Judged], *, earlier: boo
 def _who(ranks: tuple[int, ...], fault: _Fault) -> str:
     if ranks:
         return numbered(ranks)
-    if fault.first.verdict.what.startswith("the scheduler"):
+    if fault.first.verdict.what.startswith(("the scheduler", "the job")):
         return ""
     if fault.first.kernel or fault.first.seen.event.kind == EXIT:
         return "" if fault.first.kernel else "a process"

@@ -23,11 +23,14 @@ from rankscope.records.imported import log_lines as kinds
 from rankscope.records.imported.log_lines import LogEvent
 
 TOLD: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-NEW_YEARS: Final = 31 * 10**9 * 31_557_600
-"""Stamps before 2001 have no year of their own."""
+FLUSHED: Final = 5
+"""IBV_WC_WR_FLUSH_ERR: the other end of a queue has gone, or an earlier transfer failed."""
 OTHERS_GO_ON: Final = 3
 """Lines of progress after an error that show that the job survived it: ranks that wait for a dead one may still end the
 step they are in."""
+
+
+SAY_BETTER: Final = ("index-out-of-range", "hardware-error", "out-of-memory", "shared-memory-exhausted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +72,29 @@ def survived(event: LogEvent) -> bool:
 
 def _verdict(event: LogEvent, told: AbstractSet[int | None]) -> Verdict:
     kind = event.kind
+    if kind == kinds.MESSAGE and event.name == kinds.MONITORED_BARRIER:
+        return Verdict("missing-collective", UNSURE, 0.75, "did not come to a monitored barrier", (
+            "look at what this rank did then: its own log, `py-spy dump` of its process",))  # fmt: skip
+    if kind == kinds.MESSAGE and event.name == kinds.STUCK_WATCHDOG:
+        return Verdict("stuck-rank", UNSURE, 0.5, "a call of its device's driver does not return, or a thread keeps "
+                                                  "Python's lock", (
+            "take its native stacks (`py-spy dump --native`, `gdb`): who holds the lock, who is in the driver",
+            LOG_OF_NODE))  # fmt: skip
     if kind in (kinds.EXCEPTION, kinds.MESSAGE):
         return of_error(event.name if kind == kinds.EXCEPTION else "", event.text, in_loader=event.in_loader)
     if kind == kinds.DRIVER_ERROR:
         return _driver(event)
     if kind == kinds.FABRIC_ERROR:
         # A transfer that got no answer: the link, or a peer that had ended.
+        if event.number == FLUSHED and event.name == "transfer":
+            return Verdict("network-error", FOLLOWS, 0.4, f"lost a peer: {event.text[:120]}", (
+                "look for the rank that ended first",))  # fmt: skip
         sure = event.name != "transfer"
+        link = "Link down" in event.text or "unplugged" in event.text
+        if link:  # a port without a cable says so too
+            return Verdict("network-error", BEGINS, 0.6, f"a link went down: {event.text[:120]}", (
+                "look whether the job used this port, and whether it came up again (`ibstat`, `ip link`)",),
+                severity="warning")  # fmt: skip
         return Verdict("network-error", BEGINS if sure else UNSURE, 0.85 if sure else 0.5,
                        f"the network failed: {event.text[:120]}",
                        ("look at the port's state and error counters (`ibstat`, `perfquery`) on that "
@@ -102,6 +121,10 @@ def _verdict(event: LogEvent, told: AbstractSet[int | None]) -> Verdict:
         return Verdict("dead-rank", UNSURE, 0.8, f"the scheduler ended the job ({why})", (
             "ask for more time, or save a checkpoint when the scheduler warns (`#SBATCH "
             "--signal`)",), severity="warning")  # fmt: skip
+    if kind == kinds.PEER_LOST:
+        lost = of_error("", event.text, in_loader=False)
+        if lost.role == NO_ERROR:
+            return lost
     return Verdict("dead-rank", FOLLOWS, 0.3, event.text[:120], ("look for the rank that ended first",))
 
 
@@ -151,6 +174,8 @@ def _one_fault_each(found: Sequence[Judged]) -> list[Judged]:
     crashes = [j for j in found if j.seen.event.kind == kinds.CRASH]
     specific = {j.seen.rank for j in found if j.verdict.role == BEGINS and j.seen.event.kind == kinds.EXCEPTION}
     own = {j.seen.rank for j in killed if j.seen.rank is not None}
+    lost = {j.seen.rank for j in found if j.verdict.role == FOLLOWS and j.seen.event.kind == kinds.EXCEPTION} - {None}
+    worker = {j.seen.rank for j in found if "is killed by signal" in j.seen.event.text}
     made = []
     for j in found:
         seen = j.seen
@@ -164,10 +189,14 @@ def _one_fault_each(found: Sequence[Judged]) -> list[Judged]:
         if seen.event.kind == kinds.CRASH and seen.rank is None:
             ranks = {k.seen.rank for k in found if k.seen.event.kind == kinds.EXIT and "SIGSEGV" in k.verdict.what}
             seen = replace(seen, rank=next(iter(ranks))) if len(ranks) == 1 else seen
-        if verdict.cause == "rank-exception" and _said_better(j, found):
+        if verdict.cause in ("rank-exception", "network-error") and _said_better(j, found):
             verdict = replace(verdict, role=FOLLOWS)
         own_error = seen.event.kind == kinds.EXIT and seen.rank in specific and "KILL" not in verdict.what
         if own_error and verdict.role == BEGINS:
+            verdict = replace(verdict, role=FOLLOWS)
+        if verdict.role == UNSURE and seen.event.kind == kinds.EXIT and seen.rank in lost:
+            verdict = replace(verdict, role=FOLLOWS)  # it ended because it had lost its peers
+        if "exited unexpectedly" in seen.event.text and seen.rank in worker:
             verdict = replace(verdict, role=FOLLOWS)
         made.append(Judged(seen, verdict))
     return made
@@ -175,10 +204,10 @@ def _one_fault_each(found: Sequence[Judged]) -> list[Judged]:
 
 def _said_better(one: Judged, found: Sequence[Judged]) -> bool:
     """A device error whose reason another line of the same rank names (`device-side assert` and its assertion)."""
-    if "CUDA error" not in one.seen.event.text and "HIP error" not in one.seen.event.text:
+    if not any(word in one.seen.event.text for word in ("CUDA error", "HIP error", "unhandled system error")):
         return False
     return any(
-        k.verdict.role == BEGINS and k.verdict.cause in ("index-out-of-range", "hardware-error", "out-of-memory")
+        k.verdict.role == BEGINS and k.verdict.cause in SAY_BETTER
         and k.seen.rank in (one.seen.rank, None)
         for k in found
     )  # fmt: skip

@@ -24,6 +24,8 @@ ASK = "run it with TORCH_NCCL_TRACE_BUFFER_SIZE=2000 and give the Flight Recorde
 class _Rank:
     """What one rank says in one group."""
 
+    waits: bool = False
+    """A collective of it timed out. Which one, torch before 2.0 does not say."""
     sequence: int | None = None
     operation: str = ""
     elements: int | None = None
@@ -54,13 +56,14 @@ def timeout(job: Job) -> Timeout | None:
             continue
         rank = groups[event.group or DEFAULT_GROUP].setdefault(one.rank, _Rank())
         rank.seen.append(one)
+        rank.waits = rank.waits or event.kind == WATCHDOG or event.number is not None
         if event.kind == WATCHDOG and rank.sequence is None:
             rank.sequence, rank.operation, rank.elements = event.number, event.name, event.elements
         if event.kind == PROGRESS:
             rank.enqueued = event.enqueued if rank.enqueued is None else rank.enqueued
             rank.completed = event.completed if rank.completed is None else rank.completed
             rank.sequence = event.number if rank.sequence is None else rank.sequence
-    stopped = {g: r for g, r in groups.items() if any(one.sequence is not None for one in r.values())}
+    stopped = {g: r for g, r in groups.items() if any(one.waits for one in r.values())}
     if not stopped:
         return None
     group = min(stopped, key=lambda g: min(s.event.time_ns or 0 for r in stopped[g].values() for s in r.seen))
@@ -68,7 +71,7 @@ def timeout(job: Job) -> Timeout | None:
 
 
 def _judged(job: Job, ranks: dict[int | None, _Rank], group: str) -> Timeout:
-    waiting = tuple(sorted(r for r, one in ranks.items() if r is not None and one.sequence is not None))
+    waiting = tuple(sorted(r for r, one in ranks.items() if r is not None and one.waits))
     seen = tuple(s for one in ranks.values() for s in one.seen)
     starts = [
         s.event.time_ns - int((s.event.timeout_ms or 0) * 1e6)
@@ -79,8 +82,9 @@ def _judged(job: Job, ranks: dict[int | None, _Rank], group: str) -> Timeout:
     told = {r: one for r, one in ranks.items() if r is not None}
     cause, odd, what, confidence = _suspect(job, told, group, since)
     who = numbered(tuple(w for w in waiting if w not in odd) or waiting) if waiting else "the ranks"
-    some = next((one for one in ranks.values() if one.sequence is not None), _Rank())
-    call = f"{some.operation or 'a collective'} number {some.sequence}" if some.sequence is not None else "a collective"
+    some = next((one for one in ranks.values() if one.waits), _Rank())
+    call = some.operation or "a collective"
+    call += f" number {some.sequence}" if some.sequence is not None else ""
     verdict = Verdict(cause, UNSURE, confidence, f"{what}; {who} timed out in {call}", (
         "look at what this rank did then: its own log, `py-spy dump` of its process", ASK))  # fmt: skip
     return Timeout(verdict, odd, waiting, seen, since)
@@ -91,9 +95,10 @@ def _suspect(
 ) -> tuple[str, tuple[int, ...], str, float]:
     """(cause, ranks, what they did, confidence)."""
     sequences = {r: one.sequence for r, one in ranks.items() if one.sequence is not None}
-    calls = {r: (one.operation, one.elements) for r, one in ranks.items() if one.sequence is not None and one.operation}
+    calls = {r: (one.operation, one.elements) for r, one in ranks.items() if one.waits and one.operation}
     at = Counter(sequences.values()).most_common(1)[0][0] if sequences else None
-    here = {r: call for r, call in calls.items() if sequences.get(r) == at}
+    # Without a number two ranks may time out in different collectives.
+    here = {r: call for r, call in calls.items() if at is not None and sequences.get(r) == at}
     if len({call[0] for call in here.values()}) > 1:
         odd = _minority({r: call[0] for r, call in here.items()})
         return "collective-order-mismatch", odd, f"called {_each(here, odd)} where the others called another one", 0.9
@@ -101,9 +106,11 @@ def _suspect(
         odd = _minority({r: call[1] for r, call in here.items()})
         what = f"called {_each(here, odd)} elements where the others had other sizes"
         return "collective-shape-mismatch", odd, what, 0.85
-    world = range(job.world_size) if job.world_size is not None and job.world_size <= 1 << 16 else sorted(job.known)
+    # Ranks count from 0: one that is left out between others exists.
+    size = job.world_size if job.world_size is not None else max(job.known, default=-1) + 1
+    world = range(size) if size <= 1 << 16 else sorted(job.known)
     # A rank of which only the others' signal is told, and with nothing pending, is in no collective either.
-    idle = {r for r, one in ranks.items() if one.sequence is None and one.enqueued == one.completed}
+    idle = {r for r, one in ranks.items() if not one.waits and one.enqueued == one.completed}
     silent = tuple(r for r in world if r not in ranks or r in idle) if group == DEFAULT_GROUP else tuple(sorted(idle))
     if silent and len(silent) * 2 <= len(world):
         return _silent(job, silent, since)

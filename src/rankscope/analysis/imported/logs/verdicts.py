@@ -22,6 +22,10 @@ class Verdict:
     component: str | None = None
     figures: tuple[tuple[str, float, str], ...] = field(default=())
     """(text, value, unit) beyond the line itself."""
+    names_rank: bool = True
+    """Whether the rank that reports it is the one at fault."""
+    differ: tuple[int, ...] = ()
+    """Ranks that it says to differ from one another."""
 
 
 _AFTER: Final = re.compile(
@@ -37,7 +41,7 @@ _AFTER_TYPES: Final = (
     "ConnectionResetError",
         "RendezvousClosedError", "RendezvousGracefulExitError", "DistBackendError", "CalledProcessError",
 )  # fmt: skip
-_NO_ERRORS: Final = ("KeyboardInterrupt", "SystemExit", "GeneratorExit", "StopIteration", "BdbQuit")
+_NO_ERRORS: Final = ("KeyboardInterrupt", "SystemExit", "GeneratorExit", "StopIteration", "BdbQuit", "Empty")
 _HARDWARE: Final = re.compile(
     r"uncorrectable (?:ECC|NVLink)|ECCUncorrectable|fallen off the bus|GPU is lost|cudaErrorHardware|hardware error"
     r"|CUDA error: (?:unknown error|the launch timed out|device not ready|initialization error"
@@ -51,6 +55,8 @@ _MEMORY: Final = re.compile(
     r"(?:CUDA|HIP|NPU|XPU|MPS backend) out of memory|CUDA error: out of memory|Cuda failure '?out of memory"
     r"|CUBLAS_STATUS_ALLOC_FAILED|OutOfMemoryError|hipErrorOutOfMemory",
 )
+_SHUTTING_DOWN: Final = re.compile(r"(?:sendBytes|recvValue\w*|waitForInput) failed on|\"should dump\" flag")
+"""Whose store has gone, with or without an error: at the end of every job somebody is the last."""
 _HOST_MEMORY: Final = re.compile(r"DefaultCPUAllocator: (?:can't|not enough)|^MemoryError|std::bad_alloc|Cannot "
                                  r"allocate memory")
 _INDEX: Final = re.compile(
@@ -59,7 +65,8 @@ _INDEX: Final = re.compile(
     r"(?:smaller|non)"
     r"|scatter\(\): Expected dtype|out of bounds for dimension \d+ with size",
 )
-_SHM: Final = re.compile(r"insufficient shared memory|out of shared memory|/dev/shm|unable to \w+.*</torch_|shm_open"
+_SHM: Final = re.compile(r"shared memory segment"
+                         r"|insufficient shared memory|out of shared memory|/dev/shm|unable to \w+.*</torch_|shm_open"
                          r"|posix_fallocate")
 _BUS: Final = re.compile(r"killed by signal: Bus error|[Uu]nexpected bus error")
 _WORKER: Final = re.compile(r"DataLoader worker \(pid\(?s?\)? ?[\d, ]+\).*?(?:killed by signal: (\w[\w ]*)|exited "
@@ -75,7 +82,7 @@ _RENDEZVOUS: Final = re.compile(
     re.IGNORECASE,
 )
 _UNUSED: Final = re.compile(r"Expected to have finished reduction in the prior iteration|did not receive grad")
-_NAMES: Final = re.compile(r"did not receive grad for rank \d+: (.+)")
+_NAMES: Final = re.compile(r"(?P<indices>indices )?which did not receive grad for rank \d+: (?P<names>.+)")
 _BATCH: Final = re.compile(
     r"Expected input batch_size \(\d+\) to match target batch_size|each element in list of batch should be of equal "
     r"size"
@@ -112,6 +119,8 @@ def of_error(kind: str, text: str, *, in_loader: bool) -> Verdict:
     short = text if len(text) < 140 else text[:137] + "..."
     if name in _NO_ERRORS:
         return Verdict("rank-exception", NO_ERROR, 0.2, f"ended with {name}", ())
+    if not kind and _SHUTTING_DOWN.search(text):
+        return Verdict("network-error", NO_ERROR, 0.2, f"lost the store: {short}", ())
     if _HARDWARE.search(text):
         return Verdict("hardware-error", BEGINS, 0.9, f"reports an error of its device: {short}", (
             LOG_OF_NODE + " and `nvidia-smi -q`: which device, which count of errors",
@@ -132,12 +141,18 @@ def of_error(kind: str, text: str, *, in_loader: bool) -> Verdict:
             "run it with num_workers=0, or with PYTHONFAULTHANDLER=1, to see in which code",))  # fmt: skip
     if _UNUSED.search(text):
         names = _NAMES.search(text)
-        which = names[1].strip()[:120] if names is not None else None
+        which = names["names"].strip()[:120] if names is not None else None
+        if names is not None and names["indices"]:
+            which = f"number {which} of model.parameters()"
         return Verdict(
             "unused-parameters", BEGINS, 0.95, "left parameters without a gradient" + (f": {which}" if which else ""), (
             "use these parameters in forward, or freeze them (`requires_grad_(False)`)",
             "if they are left out on purpose: `find_unused_parameters=True`, at some "
             "cost"), component=which)  # fmt: skip
+    if "op.preamble.length <= op.nbytes" in text:
+        return Verdict("collective-shape-mismatch", BEGINS, 0.8, f"got more from a peer than it expected: {short}", (
+            "compare the sizes that the ranks give to this call: TORCH_DISTRIBUTED_DEBUG=DETAIL names them",
+            "the rank that reports it only received"), names_rank=False)  # fmt: skip
     if _MISMATCH.search(text):
         return _mismatch(text, short)
     if _INDEX.search(text):
@@ -185,12 +200,13 @@ def of_error(kind: str, text: str, *, in_loader: bool) -> Verdict:
 
 def _mismatch(text: str, short: str) -> Verdict:
     parts = _FINGERPRINT.findall(text)
+    differ = tuple(sorted({int(rank) for rank, _ in parts if len(rank) < 7}))
     operations = {op[1] for _, part in parts if (op := _OP.search(part)) is not None}
     same = len(operations) == 1
     cause = "collective-shape-mismatch" if same else "collective-order-mismatch"
     what = "sizes" if same else "operations"
     return Verdict(cause, BEGINS, 0.9, f"ranks call different {what} at one place of the sequence: {short}", (
-        "look for a branch that depends on the rank or on its data before this call",))  # fmt: skip
+        "look for a branch that depends on the rank or on its data before this call",), differ=differ)  # fmt: skip
 
 
 def _out_of_memory(text: str) -> Verdict:

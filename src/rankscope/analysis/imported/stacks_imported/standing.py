@@ -23,6 +23,7 @@ PACKAGES: Final = ("torch/", "threading.py", "queue.py", "multiprocessing/", "se
                    "contextlib.py", "runpy.py", "asyncio/", "subprocess.py", "logging/", "importlib/")  # fmt: skip
 """Beginnings of what py-spy leaves of the names of library files."""
 LOCKS: Final = ("acquire", "_wait_for_tstate_lock", "__enter__")
+ENDS: Final = ("_shutdown",)
 RANK, LAUNCHER, LOADER_WORKER = "rank", "launcher", "loader worker"
 
 
@@ -39,6 +40,8 @@ class Standing:
     """For its peers: in a collective, in backward, or for its device."""
     in_loader: bool
     in_lock: bool
+    ended: bool
+    """The program is at its end and waits for its threads."""
     leaf: StackFrame
     user: StackFrame | None
     """Innermost frame of the user's own code."""
@@ -83,6 +86,7 @@ def _standing(dump: StackDump, threads: Sequence[ThreadStack], alone: bool) -> S
         waits=any(_waits(f) for f in inner),
         in_loader=any(LOADER in f.file for f in inner),
         in_lock=any(_plain(f) in LOCKS for f in frames[:3]),
+        ended=own >= len(frames) and any(_plain(f) in ENDS and f.file.endswith("threading.py") for f in frames),
         leaf=frames[0],
         user=frames[own] if own < len(frames) else None,
         threads=len(threads),
