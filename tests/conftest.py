@@ -2,6 +2,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -12,6 +13,23 @@ from rankscope.base import guard
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 if os.environ.get("CI"):
     settings.load_profile("repeatable")
+
+
+REAL_FILES = (os.environ.get("RANKSCOPE_DATA", ""), str(Path(__file__).resolve().parents[2] / "shared" / "data"))
+
+
+@pytest.fixture(scope="session")
+def data():
+    """`data("kineto/small-pair")`: a real file or folder of other projects; where there is none the test is skipped."""
+
+    def find(name):
+        for place in REAL_FILES:
+            path = Path(place) / name
+            if place and path.exists():
+                return path
+        pytest.skip(f"the real files are not at hand ($RANKSCOPE_DATA/{name})")
+
+    return find
 
 
 @pytest.fixture(autouse=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import multiprocessing
 import os
 import signal
 import tarfile
@@ -14,7 +16,6 @@ from rankscope.analysis.imported import examination
 from rankscope.analysis.imported.examiner import Answer, Digest, Examiner
 from rankscope.artefacts.reader import Reader, Unreadable
 from rankscope.base.finding import Cost, Evidence, Finding
-from rankscope.base.guard import Errors
 from rankscope.cli import importing
 from rankscope.records.imported.table import Table
 from rankscope.report.imported import imported_report
@@ -41,8 +42,6 @@ class WordReader(Reader):
             raise Unreadable("truncated after 1 word")
         if "wrong" in text:
             raise KeyError("a fault of ours")
-        if "killed" in text and os.environ.get("WORKER"):
-            os.kill(os.getpid(), signal.SIGKILL)
 
 
 class WordExaminer(Examiner):
@@ -64,7 +63,6 @@ class WordExaminer(Examiner):
 def words(monkeypatch):
     monkeypatch.setattr(importing, "_readers", lambda: (WordReader,))
     monkeypatch.setattr(examination, "_examiners", lambda: {"WordExaminer": WordExaminer})
-    monkeypatch.setattr(Errors, "debug", False, raising=False)
 
 
 def write(path: Path, text: str) -> Path:
@@ -139,3 +137,44 @@ def test_nothing_usable_is_not_examined(tmp_path):
 
     assert report.verdict == "not-examined"
     assert report.findings == ()
+
+
+def test_files_that_are_read_on_several_cpus_come_in_the_order_given(tmp_path, monkeypatch):
+    paths = []
+    for rank in range(4):
+        event = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 1, "dur": 5 + rank, "pid": 1, "tid": 1}
+        paths.append(write(tmp_path / f"rank{rank}.json", json.dumps({"schemaVersion": 1, "traceEvents": [event] * 9})))
+    monkeypatch.undo()  # the processes that read have the real readers
+    alone = importing.read_all(paths, lambda done: None)
+    monkeypatch.setattr(importing, "WORTH_A_POOL", 0)
+    monkeypatch.setattr(importing.os, "sched_getaffinity", lambda pid: {0, 1})
+    told = []
+
+    together = importing.read_all(paths, told.append)
+
+    assert files_of(together) == files_of(alone)
+    assert [one.kept[0].digest.rank for one in together] == [0, 1, 2, 3]
+    assert told == [1, 2, 3, 4]
+
+
+def test_a_process_that_is_killed_costs_its_file_and_no_other(tmp_path, monkeypatch):
+    good, bad = write(tmp_path / "good.txt", "words a"), write(tmp_path / "bad.txt", "words b")
+    fork = multiprocessing.get_context("fork")  # its processes have the readers of this test
+    monkeypatch.setattr(importing.multiprocessing, "get_context", lambda kind: fork)
+    monkeypatch.setattr(WordReader, "read", dying(WordReader.read))
+
+    found = importing._in_parallel([good, bad], [good, bad], 1, lambda done: None)
+
+    assert files_of(found) == [
+        InputFile(str(good), "words", True),
+        InputFile(str(bad), "unknown", False, "the process that read it was killed; is there memory enough?"),
+    ]
+
+
+def dying(read):
+    def killed(self, path):
+        if path.name == "bad.txt":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return read(self, path)
+
+    return killed

@@ -15,7 +15,7 @@ def _line(answer):
 @pytest.mark.parametrize(
     "path, message",
     [
-        ("no/such/folder", "rankscope: no/such/folder: does not exist; see `rankscope runs`"),
+        ("no/such/folder", "rankscope: no/such/folder: does not exist; check the path, or see `rankscope runs`"),
         ("no-such-run", "rankscope: there is no run 'no-such-run' in "),
         ("foreign", "rankscope: foreign: there is no file in it"),
         ("file.txt", "rankscope: no file could be used; file.txt: is empty"),

@@ -12,7 +12,9 @@ def test_layers_come_with_size_gradient_and_update():
     model = build_model(Training().facts())
 
     assert model is not None
-    assert [layer.path for layer in model.layers] == [p for p in dict.fromkeys(x.path for x in model.layers)]
+    assert [layer.path for layer in model.layers] == [
+        "embed.weight", "layers.0.weight", "layers.0.bias", "norm.weight", "norm.bias", "head.weight", "head.bias",
+    ]  # fmt: skip
     assert all(layer.elements > 0 and layer.weight_rms > 0 and layer.update_ratio > 0 for layer in model.layers)
     assert any("learning rate" in text for text in model.advice)
 

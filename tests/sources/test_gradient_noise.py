@@ -4,11 +4,21 @@ import pytest
 
 
 @pytest.mark.slow
-def test_the_bucket_is_read_before_and_after_its_reduction(observed, tmp_path):
-    run = observed.observe_ranks(tmp_path, str(observed.PROGRAMS / "noisy_gradients.py"))
+@pytest.mark.parametrize("way", ["plain", "summed"])
+def test_the_bucket_is_read_before_and_after_its_reduction(observed, tmp_path, way):
+    run = observed.observe_ranks(tmp_path, str(observed.PROGRAMS / "noisy_gradients.py"), way)
 
     assert run.code == 0, run.errors
-    seen = sorted([r.local, r.averaged] for rank in run.ranks for r in rank.of("gradient_noise"))
+    found = [r for rank in run.ranks for r in rank.of("gradient_noise")]
     said = sorted(pair for one in run.said for pair in one["squares"])
     assert len(said) == 6
-    assert seen == [pytest.approx(pair, rel=1e-5) for pair in said]
+    assert {r.buckets for r in found} == {1}  # what Python reduces within a backward is none
+    assert sorted([r.local, r.averaged] for r in found) == [pytest.approx(pair, rel=1e-5) for pair in said]
+
+
+@pytest.mark.slow
+def test_what_a_communication_hook_reduces_may_be_anything(observed, tmp_path):
+    run = observed.observe_ranks(tmp_path, str(observed.PROGRAMS / "noisy_gradients.py"), "hooked")
+
+    assert run.code == 0, run.errors
+    assert [rank.of("gradient_noise") for rank in run.ranks] == [[], []]

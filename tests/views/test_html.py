@@ -9,6 +9,7 @@ import pytest
 
 from rankscope.base.finding import Cost, Evidence, Location
 from rankscope.report.details import Details, Heat, Marker, Snippet, StepTimeline, TimelineSpan, step_times_of
+from rankscope.report.model import LayerFigures, ModelFigures, PredictionFigures
 from rankscope.report.report import BudgetLine, InputFile, NotExamined, Report, Run
 from rankscope.views.html import render_html
 from rankscope.views.html.budget import Phase, budget_rows, phases_of
@@ -243,3 +244,17 @@ def test_a_real_browser_draws_the_page_and_runs_nothing_of_the_users(made_up, tm
     drawn = [attrs.get("style") for tag, attrs in page.elements if tag == "canvas"]
     assert title.startswith("degraded: &lt;/script&gt;")
     assert drawn == ["height: 62px;", "height: 80px;", "height: 238px;"]
+
+
+def test_the_model_and_what_files_hold_are_on_the_page():
+    model = ModelFigures(
+        layers=(LayerFigures("head.weight", 640, 0.5, 0.25, 0.01),),
+        predictions=(PredictionFigures("Net", 10, -1.0, 2.0, 0.75, True),),
+        advice=("the batch size fits",),
+    )
+    page = Page(render_html(Report(run=Run("job"), verdict="healthy", model=model, notes=("2 files <b>",))))
+
+    words = " ".join(page.words)
+    assert (page.open, page.wrong) == ([], [])
+    shown = ("Parameters (1)", "head.weight", "640", "1.0 %", "Predictions (1)", "75 %", "batch size fits", "2 files <b>")
+    assert [text for text in shown if text not in words] == []

@@ -7,6 +7,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from rankscope.base.finding import Location
+from rankscope.report.model import LayerFigures, ModelFigures, TensorFigures
 from rankscope.report.report import InputFile, Report, Run
 from rankscope.views.terminal import print_report, render, render_alert
 
@@ -240,3 +241,25 @@ def test_what_other_tools_recorded_has_neither_overhead_nor_losses(made_up):
         "job",
         "recorded by other tools, which do not say at what cost, nor what they lost",
     ]
+
+
+def test_the_model_is_shown_in_figures_the_largest_parameters_in_their_order():
+    layers = tuple(LayerFigures(f"layer{i}", 10 * (i % 5 + 1), 0.5, None, 2e-5) for i in range(8))
+    inputs = (TensorFigures("Images", "batch[0]", "float32", (8, 3), 0.1, 1.0, -2.0, 3.0, 0.0, 0.5),)
+    model = ModelFigures(layers, inputs=inputs, advice=("fine as it is",))
+    report = Report(run=Run("job"), verdict="healthy", model=model)
+
+    assert section(render(report), "Model", "────") == """\
+Model: the 6 largest of 8 parameters ───────────────────────────────────────────────────────────────
+parameter  elements  weights  gradient  update / weight
+layer1           20    0.500         –        2.0e-03 %
+layer2           30    0.500         –        2.0e-03 %
+layer3           40    0.500         –        2.0e-03 %
+layer4           50    0.500         –        2.0e-03 %
+layer6           20    0.500         –        2.0e-03 %
+layer7           30    0.500         –        2.0e-03 %
+
+batch            type and shape   mean   std  least  most  zeros  not finite
+Images batch[0]  float32[8, 3]   0.100  1.00  -2.00  3.00    0 %        50 %
+fine as it is
+"""

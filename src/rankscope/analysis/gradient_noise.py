@@ -2,7 +2,8 @@
 
 With the mean squares of gradients of two batch sizes, b on one rank and B on all, the squared size of the true gradient
 is (B |G_B|^2 - b |G_b|^2) / (B - b), and the noise of one sample (|G_b|^2 - |G_B|^2) / (1/b - 1/B); their ratio is the
-scale. Both are averaged over steps before they are divided.
+scale. Both are averaged over steps before they are divided. A few steps know the first of them badly: it is a small
+difference of large numbers. Where it is not far above its own error, only a lower bound of the scale is given.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from rankscope.records.numerics import GradientNoise
 
 FEWEST: Final = 5
 """Sampled steps after the first ones: fewer say nothing of an average."""
+SURE: Final = 2.0
+"""Standard errors that the squared gradient must stand above zero for its ratio to be given."""
 FIRST: Final = 4
 """Steps whose gradients are those of random weights."""
 
@@ -31,7 +34,9 @@ class Noise:
     """The noise of a training's gradients, over its sampled steps."""
 
     scale: float | None
-    """In samples; None: larger than can be told, the noise hides the gradient."""
+    """In samples; None: so few steps only tell `at_least`."""
+    at_least: float
+    """The scale is not below this, with a confidence of about 98 %."""
     batch: int
     """Samples that an optimizer step averages over, on all ranks."""
     steps: int
@@ -55,22 +60,27 @@ def _gradient_noise(facts: Facts) -> Noise | None:
     if later.sum() < FEWEST:
         return None
     # DDP divides by the number of ranks before it adds.
-    scale = noise_scale(local[later] * size**2, averaged[later], per_rank, per_rank * size)
-    if scale is None:
-        return None
-    return Noise(scale if np.isfinite(scale) else None, per_rank * size, int(later.sum()))
+    found = noise_scale(local[later] * size**2, averaged[later], per_rank, per_rank * size)
+    return Noise(*found, per_rank * size, int(later.sum())) if found is not None else None
 
 
-def noise_scale(small: Floats, large: Floats, samples: int, all_samples: int) -> float | None:
-    """The scale in samples from mean squares of gradients over `samples` and over `all_samples`, one each step.
+def noise_scale(
+    small: Floats, large: Floats, samples: int, all_samples: int
+) -> tuple[float | None, float] | None:
+    """(scale or None, lower bound of it) in samples, from mean squares of gradients over `samples` and over
+    `all_samples`, one each step.
 
-    Infinity where the noise hides the gradient; None where there is no noise to speak of, or a value is not finite.
+    None where there is no noise to speak of, or a value is not finite.
     """
-    true = float(((all_samples * large - samples * small) / (all_samples - samples)).mean())
+    true = (all_samples * large - samples * small) / (all_samples - samples)
     noise = float(((small - large) / (1 / samples - 1 / all_samples)).mean())
-    if not np.isfinite((true, noise)).all() or noise <= 0:
+    middle, error = float(true.mean()), float(true.std(ddof=1)) / len(true) ** 0.5
+    if not np.isfinite((middle, error, noise)).all() or noise <= 0:
         return None
-    return noise / true if true > 0 else float("inf")
+    highest = middle + SURE * error
+    if highest <= 0:
+        return None
+    return (noise / middle if middle > SURE * error else None), noise / highest
 
 
 def _common(facts: Facts) -> tuple[NDArray[np.int64], Floats, Floats]:
@@ -82,7 +92,7 @@ def _common(facts: Facts) -> tuple[NDArray[np.int64], Floats, Floats]:
         by_rank.append(dict(zip(rows["step"].tolist(), values, strict=True)))  # the last of a step: that which reduced
     common = sorted(set.intersection(*(set(one) for one in by_rank)))
     local = np.array([[one[step][0] for one in by_rank] for step in common], float).reshape(-1, facts.size)
-    averaged = np.array([one_rank[1] for step in common for one_rank in (by_rank[0][step],)], float)
+    averaged = np.array([by_rank[0][step][1] for step in common], float)
     return np.array(common, np.int64), local.mean(axis=1), averaged
 
 

@@ -129,10 +129,12 @@ def _about_batch(noise: Noise | None) -> str:
     if noise is None:
         return ""
     if noise.scale is None:
-        return (
-            f"gradient noise hides the gradient at {noise.batch:,} samples a step (over {noise.steps} sampled steps): "
-            "larger batches, or more ranks, make each step worth more"
+        told = (
+            f"the gradient noise scale is above {_rounded(noise.at_least):,} samples ({noise.steps} sampled steps tell "
+            f"no more), a step averages over {noise.batch:,}"
         )
+        larger = noise.at_least > FAR * noise.batch
+        return f"{told}: batches up to that size save almost as many steps as they are larger" if larger else told
     scale = f"the gradient noise scale is about {_rounded(noise.scale):,} samples, a step averages over {noise.batch:,}"
     if noise.batch * FAR < noise.scale:
         return f"{scale}: batches up to that size save almost as many steps as they are larger"

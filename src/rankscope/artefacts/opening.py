@@ -160,9 +160,11 @@ def _zip_members(path: Path, folder: Path) -> Iterator[tuple[str, Path | None, s
 
 
 def _unpacked(source: BinaryIO, folder: Path, name: str, packed: int) -> tuple[str, Path | None, str]:
-    # Its own name, for the rank that may stand in it; what leads elsewhere is cut off.
-    target = folder / (Path(name).name or "member")
+    # Its own name and that of its folder, for the rank that may stand in them; what leads elsewhere is cut off.
+    *_, above, own = "", *(part for part in Path(name).parts if part not in ("/", "..", "."))
+    target = folder / above / (own or "member")
     try:
+        target.parent.mkdir(exist_ok=True)
         with io.BufferedReader(_Bounded(source, packed, name)) as stream, target.open("wb") as out:
             while chunk := stream.read(1 << 20):
                 out.write(chunk)

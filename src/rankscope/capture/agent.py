@@ -67,6 +67,8 @@ class Agent:
         self.unusual = UNUSUAL
         """So many backwards in one step are worth a closer look: a step usually has half of them."""
         self.optimizer_steps = 0
+        self.reduces_by_hook = False
+        """DDP's gradients go through a communication hook: what is reduced may be anything."""
         self.backward_collectives = 0
         self.backward_last_enter = 0
         self.backward_site = 0

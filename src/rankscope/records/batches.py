@@ -61,7 +61,8 @@ class LoaderPass(Record):
     iterable: int = field("b", "", "1: an IterableDataset", shift=50, bits=1)
     number: int = field("c", "count", "passes over this loader before, at most MOST_PASSES", shift=20, bits=10)
     loader: int = field("c", "", "number of the DataLoader object, at most MOST_LOADERS", shift=30, bits=8)
-    dataset_print: int = field("c", "", "fingerprint of the dataset's attributes; 0: not taken", shift=38, bits=24)
+    dataset_print: int = field("c", "", "fingerprint of the dataset before its first pass; 0: not taken",
+                               shift=38, bits=24)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

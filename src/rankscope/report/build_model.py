@@ -57,7 +57,9 @@ def _build(facts: Facts) -> ModelFigures | None:
             PredictionFigures(x.model, x.units, _known(x.least), _known(x.most), _known(x.entropy), x.finite)
             for x in health.predictions[:MOST]
         ),
-        gradient_noise=GradientNoise(_known(noise.scale), noise.batch, noise.steps) if noise is not None else None,
+        gradient_noise=GradientNoise(_known(noise.scale), _known(noise.at_least), noise.batch, noise.steps)
+        if noise is not None
+        else None,
         advice=health.advice,
     )  # fmt: skip
 

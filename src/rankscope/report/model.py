@@ -64,7 +64,8 @@ class GradientNoise:
     """How much the gradients of single samples differ."""
 
     scale: float | None
-    """In samples: larger batches than this hardly help. None: the noise hides the gradient."""
+    """In samples: larger batches than this hardly help. None: the sampled steps only tell `at_least`."""
+    at_least: float | None
     batch: int
     """Samples that an optimizer step averages over."""
     steps: int

@@ -113,10 +113,10 @@ def _same(facts: Facts, first: int, second: int) -> _Same | None:
     prints: set[int] = set()
     labels: set[int] = set()
     at: Pass | None = None
-    one_dataset = True
+    one_dataset: bool | None = None
     for mine, theirs in _paired(training_passes(facts, first), training_passes(facts, second)):
         at = at or mine
-        one_dataset = one_dataset and _one_dataset(mine, theirs)
+        one_dataset = _one_dataset(mine, theirs) if one_dataset is None else one_dataset
         _, i, j = np.intersect1d(mine.of("ordinal"), theirs.of("ordinal"), return_indices=True)
         a_prints, b_prints = mine.of("fingerprint")[i], theirs.of("fingerprint")[j]
         known = (a_prints > 0) & (b_prints > 0)
@@ -134,17 +134,20 @@ def _same(facts: Facts, first: int, second: int) -> _Same | None:
     step = int(at.steps[0])
     if len(prints) >= FEWEST and equal >= NEARLY_ALL * compared:
         return _Same((first, second), at, equal, compared, True, step)
-    if not one_dataset:
+    if one_dataset is False:
         return None
     if len(labels) >= max(FEWEST_LABELS, labels_compared / 2) and labels_equal >= NEARLY_ALL * labels_compared:
         return _Same((first, second), at, labels_equal, labels_compared, False, step)
     return None
 
 
-def _one_dataset(mine: Pass, theirs: Pass) -> bool:
-    """Whether nothing tells that the ranks hold different datasets, whose samples only bear the same numbers."""
-    prints = {one.sampler.dataset_print for one in (mine, theirs) if one.sampler is not None} - {0}
-    return len(prints) < 2
+def _one_dataset(mine: Pass, theirs: Pass) -> bool | None:
+    """Whether the ranks hold equal datasets; of different ones the samples only bear the same numbers. None: not known.
+
+    As they begin: what a dataset counts or keeps meanwhile makes equal ones differ.
+    """
+    prints = [one.sampler.dataset_print for one in (mine, theirs) if one.sampler is not None]
+    return prints[0] == prints[1] if len(prints) == 2 and all(prints) else None
 
 
 def _paired(mine: tuple[Pass, ...], theirs: tuple[Pass, ...]) -> Iterator[tuple[Pass, Pass]]:

@@ -71,7 +71,7 @@ def _trace(path: Path, nodes: list[Node], whole: Trace, complete: bool) -> table
             _tensors(raw, tensors, storages)
     return table.ExecutionTrace(
         file=str(path),
-        rank=calls.rank if calls.rank is not None else file_rank(path.name),
+        rank=calls.rank if calls.rank is not None else file_rank(str(path)),
         node=ids,
         parent=parents,
         name=name,

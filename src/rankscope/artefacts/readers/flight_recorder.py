@@ -58,7 +58,7 @@ class FlightRecorder(Reader):
         if len(entries) > MOST_ENTRIES:
             raise Unreadable(f"has {len(entries):,} entries, far more than a dump has")
         said = found.get("rank")
-        rank = said if type(said) is int and said >= 0 else file_rank(path.name)
+        rank = said if type(said) is int and said >= 0 else file_rank(str(path))
         rank = rank if rank is not None and rank < MOST_RANKS else None
         config = _dict(found.get("pg_config"))
         groups = _groups(config, _by_name(_dict(found.get("pg_status")), config, entries))

@@ -74,7 +74,7 @@ def _trace(path: Path, columns: Columns, found: dict[str, Any], complete: bool) 
         arrays["memory_ns"] += header.base_ns
     lane, lanes = columns.lanes.finished(arrays.pop("lane"))
     _add_bare_collectives(arrays)
-    rank = header.rank if header.rank is not None else file_rank(path.name)
+    rank = header.rank if header.rank is not None else file_rank(str(path))
     return DeviceTrace(
         file=str(path),
         rank=rank,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from rankscope.artefacts.file_rank import file_rank
+from rankscope.artefacts.file_rank import file_rank, named_rank
 from rankscope.artefacts.logs.launcher_table import LauncherTable
 from rankscope.artefacts.logs.messages import events, triggers
 from rankscope.artefacts.logs.prefixes import Prefix, rank_of, split
@@ -341,7 +341,9 @@ def _rank_of_file(path: Path) -> int | None:
     """torchrun's folders are named like local ranks: `attempt_0/3/stderr.log`."""
     if path.name in ("stdout.log", "stderr.log") and path.parent.name.isdigit():
         return int(path.parent.name)
-    name = path.name
+    name, named = path.name, named_rank(str(path))
+    if named is not None:
+        return named
     if "rank" in name.lower() or (_FILE_OF_RANK.search(name) and not _NO_RANK.search(name)):
         return file_rank(name)
     return None

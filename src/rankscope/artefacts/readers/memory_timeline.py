@@ -42,7 +42,7 @@ class MemoryTimeline(Reader):
         with opened(path) as stream:
             first = stream.read(_FIRST)
             time, size = _stacked(first, stream) if not _RAW.match(first) else _summed(_events(first, stream))
-        yield Timeline(file=str(path), rank=file_rank(path.name), time_ns=time, bytes=size)
+        yield Timeline(file=str(path), rank=file_rank(str(path)), time_ns=time, bytes=size)
 
 
 def _events(rest: bytes, stream: BinaryIO) -> NDArray[np.int64]:

@@ -38,7 +38,7 @@ class NsightSystems(Reader):
     def read(self, path: Path) -> Iterator[Table]:
         try:
             with database(path) as db:
-                found = activity(db, str(path), file_rank(path.name))
+                found = activity(db, str(path), file_rank(str(path)))
         except OSError as error:
             raise Unreadable(f"cannot be opened ({error.strerror or error})") from error
         yield found

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from rankscope.artefacts.file_rank import file_rank
+from rankscope.artefacts.file_rank import file_rank, named_rank
 from rankscope.artefacts.logs.prefixes import split
 from rankscope.artefacts.opening import opened
 from rankscope.artefacts.reader import Reader, Unreadable
@@ -74,17 +74,17 @@ class StackDumps(Reader):
         found = threads.threads()
         if not found:
             raise Unreadable(broken or "has no stack of a thread")
-        yield StackDump(file=str(path), rank=file_rank(path.name) if _named(path.name) else None, threads=found,
-                        fatal=tuple(threads.fatal))  # fmt: skip
+        named = named_rank(str(path))
+        rank = file_rank(path.name) if named is None and _numbered(path.name) else named
+        yield StackDump(file=str(path), rank=rank, threads=found, fatal=tuple(threads.fatal))
         if broken:
             raise Unreadable(f"{broken}; what stands before it is used")
 
 
-def _named(name: str) -> bool:
+def _numbered(name: str) -> bool:
     """py-spy's files are often named by the process, whose number is no rank."""
-    return re.search(r"rank|worker|[_\-.]\d{1,3}(?:\.\w+)*$|^\d{1,3}\.\w+$", name, re.IGNORECASE) is not None and not (
-        re.search(r"pid", name, re.IGNORECASE)
-    )
+    short = re.search(r"[_\-.]\d{1,3}(?:\.\w+)*$|^\d{1,3}\.\w+$", name) is not None
+    return short and not re.search(r"pid", name, re.IGNORECASE)
 
 
 def _read_line(threads: Threads, line: str) -> None:

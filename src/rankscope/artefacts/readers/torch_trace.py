@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
 
 from rankscope.artefacts.compile_log.collecting import Collecting
 from rankscope.artefacts.compile_log.lines import HEADER, Damage, records
-from rankscope.artefacts.file_rank import file_rank
+from rankscope.artefacts.file_rank import named_rank
 from rankscope.artefacts.opening import opened
 from rankscope.artefacts.reader import Reader, Unreadable
 from rankscope.records.imported.compile_log import CompileLog
 from rankscope.records.imported.table import Table
 
-_NAMED: Final = re.compile(r"rank|worker", re.IGNORECASE)
 """Without one of these the last part of a name is random: `dedicated_log_torch_trace_x3k9.log`."""
 
 
@@ -50,7 +47,7 @@ class TorchTrace(Reader):
                 broken = str(error)
         if not count:
             raise Unreadable(broken or "has no whole record")
-        said = file_rank(path.name) if _NAMED.search(path.name) else None
+        said = named_rank(str(path))
         yield CompileLog(
             file=str(path),
             rank=collecting.rank if collecting.rank is not None else said,

@@ -151,8 +151,7 @@ class Batches(Source):
         b |= known << 48 | shuffle << 49 | iterable << 50
         size = -1 if iterable else _length(iterator)
         kind = agent.name(type(sampler).__name__)
-        number = where >> 20 & MOST_PASSES
-        if number & (number - 1) == 0:  # it takes as long as ten batches
+        if not where >> 20 & MOST_PASSES:  # as it begins; it takes as long as ten batches
             where |= dataset_print(iterator._dataset) << 38
         agent.put(monotonic_ns(), 0, LoaderPass.code, kind, agent.step, size, b, where)
 

@@ -292,6 +292,7 @@ class Collectives(Source):
 
         @wraps(original)
         def register(model: Any, state: Any, hook: Any) -> Any:
+            agent.reduces_by_hook = True
             with guard("describing a communication hook"):
                 code = _code_of(hook)
                 if code is not None and not is_library(code):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,6 +14,9 @@ from rankscope.records.record import two_floats
 if TYPE_CHECKING:
     from rankscope.capture.agent import Agent
 
+CALLER, ENGINE = 3, "_engine_run_backward"
+"""Frames from `_before` to who called the operation (by way of `tell` and the kernel), and what that is of DDP's
+reducer, which is C++: torch's way into its autograd engine."""
 MOST_BUCKETS: Final = 16
 ELEMENTS: Final = 1024
 """Of each bucket that are read: of ten buckets ten thousand, whose mean square is known within 2 %."""
@@ -21,8 +25,9 @@ ELEMENTS: Final = 1024
 class GradientNoise(Source):
     """Reads some elements of each bucket that DDP reduces, before the reduction and at the end of the backward.
 
-    On sampled steps only, and where the bucket lies on the host. Before, it holds this rank's gradient; afterwards, in
-    the same memory, the average of all ranks.
+    On sampled steps only, where the bucket lies on the host and no communication hook changes it. Before, it holds
+    this rank's gradient; afterwards, in the same memory, the average of all ranks. What Python code reduces within a
+    backward (statistics of a norm layer) is none of it.
     """
 
     name = "gradient-noise"
@@ -45,6 +50,8 @@ class GradientNoise(Source):
 
     def _before(self, args: Any) -> None:
         tensors = args[0]
+        if self._agent.reduces_by_hook or sys._getframe(CALLER).f_code.co_name != ENGINE:
+            return
         if type(tensors) is not list or len(tensors) != 1 or len(self._buckets) >= MOST_BUCKETS or not observable():
             return
         bucket = readable(tensors[0])

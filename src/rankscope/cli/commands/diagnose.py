@@ -61,7 +61,8 @@ class Diagnose(Command):
         write_files(args, report, details)
         if useless:
             first = report.files[0]
-            raise UserError(f"no file could be used; {first.path}: {first.why_not}")
+            why = f"no file could be used; {first.path}: {first.why_not}"
+            raise UserError(f"{why}; `rankscope diagnose --help` lists what can be read")
         return gate(args, report)
 
 
@@ -77,7 +78,7 @@ def _report(args: argparse.Namespace) -> tuple[Report, Details]:
     if inputs is None:
         missing = next(text for text in args.path if not Path(text).exists())
         if len(Path(missing).parts) > 1 or Path(missing).suffix:
-            raise UserError(f"{missing}: does not exist; see `rankscope runs` for the runs of this folder")
+            raise UserError(f"{missing}: does not exist; check the path, or see `rankscope runs` for the runs here")
         if len(args.path) > 1:
             raise UserError(
                 f"{missing}: is no file and no folder; of runs by name give one at a time, two are compared by "
