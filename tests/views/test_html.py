@@ -256,5 +256,5 @@ def test_the_model_and_what_files_hold_are_on_the_page():
 
     words = " ".join(page.words)
     assert (page.open, page.wrong) == ([], [])
-    shown = ("Parameters (1)", "head.weight", "640", "1.0 %", "Predictions (1)", "75 %", "batch size fits", "2 files <b>")
+    shown = ("Parameters (1)", "head.weight", "640", "1.0 %", "Predictions (1)", "75 %", "batch size fits", "files <b>")
     assert [text for text in shown if text not in words] == []
