@@ -206,6 +206,24 @@ class TestJumps:
         assert answer.findings[0].first_step == 7000
 
     @pytest.mark.parametrize("seed", SEEDS)
+    def test_remarks_a_small_jump_of_several_points_in_little_noise(self, seed):
+        loss = 3 + 0.02 * np.random.default_rng(seed).standard_normal(120)
+        loss[:20] += np.linspace(5, 0, 20)
+        loss[70:74] += 2.5
+
+        answer = one(loss)
+
+        assert shown(answer) == [("loss-spike", "info")]
+        assert answer.findings[0].first_step == 700
+
+    @pytest.mark.parametrize("seed", SEEDS)
+    def test_a_single_odd_batch_is_no_more_than_a_remark(self, seed):
+        loss = falling(seed=seed)
+        loss[700] = 30.0
+
+        assert shown(one(loss)) == [("loss-spike", "info")]
+
+    @pytest.mark.parametrize("seed", SEEDS)
     def test_warns_of_a_jump_above_the_start(self, seed):
         loss = falling(seed=seed)
         loss[700:703] = 30.0

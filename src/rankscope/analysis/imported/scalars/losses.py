@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rankscope.analysis.imported.scalars.curves import MAD_TO_SIGMA, Curve, Floats, level, noise
 
@@ -13,6 +14,9 @@ BEFORE: Final = 15
 """Points whose median is the level that a jump stands above."""
 HIGH: Final = 2.0
 """A jump is so many times its level at least."""
+HIGHER, SEVERAL = 1.25, 3
+"""Or so many times, in so many points in a row: a language model at 2.7 that stays at 4.4 for a while. A single point
+may be one odd batch."""
 OUTSTANDING: Final = 10.0
 """And so many standard deviations of the noise around it: losses have heavy tails, but not such ones."""
 OUTSTANDING_RATIO: Final = 6.0
@@ -101,11 +105,11 @@ def jumps(curve: Curve, rate: Curve | None) -> list[Jump]:
     usual, start = noise(values), float(np.median(values[:5]))
     logs = np.log(np.maximum(values, np.finfo(np.float64).tiny))
     factor = max(noise(logs), SMALLEST_NOISE)
-    ratio = max(HIGH, float(np.exp(OUTSTANDING_RATIO * factor)))
+    ratio = max(HIGHER, _exp(OUTSTANDING_RATIO * factor))
     bases = np.median(np.lib.stride_tricks.sliding_window_view(values, BEFORE), axis=1)[:-1]
     found: list[Jump] = []
     free = 0  # the first point that is no part of the jump before
-    for i in (BEFORE + np.flatnonzero((values[BEFORE:] >= ratio * bases) & (bases > 0))).tolist():
+    for i in (BEFORE + np.flatnonzero(_above(values[BEFORE:], bases, ratio))).tolist():
         before, base = values[i - BEFORE : i], float(bases[i - BEFORE])
         # A quiet moment is not the measure of the next one: the usual noise of the run counts as well.
         around = MAD_TO_SIGMA * float(np.median(np.abs(before - base)))
@@ -114,12 +118,25 @@ def jumps(curve: Curve, rate: Curve | None) -> list[Jump]:
             continue
         below = np.flatnonzero(values[i:] < base + (values[i] - base) / 2)
         lasted = int(below[0]) if len(below) else len(values) - i
+        if values[i] < HIGH * base and lasted < SEVERAL:
+            continue
         back = len(below) > 0 or lasted < LONG
         if not _lifted(rate, int(c.steps[i]), int(c.steps[i - BEFORE])):
-            severe = values[i] > max(start, base * np.exp(CLEAR_RATIO * factor))
+            severe = lasted >= SEVERAL and values[i] > start and values[i] / base > _exp(CLEAR_RATIO * factor)
             found.append(Jump(int(c.steps[i]), base, float(values[i]), sigma, lasted, back, bool(severe)))
         free = i + max(lasted, 1) + BEFORE // 3
     return found
+
+
+def _exp(power: float) -> float:
+    """e to this, as far as there are numbers for it."""
+    return float(np.exp(min(power, 700.0)))
+
+
+def _above(values: Floats, bases: Floats, ratio: float) -> NDArray[np.bool_]:
+    """Where a value is so many times its level; a level of 0 has no ratio."""
+    with np.errstate(over="ignore"):  # what is larger than any number is not reached
+        return np.asarray((values >= ratio * bases) & (bases > 0))
 
 
 def _ragged(before: Floats, value: float) -> bool:
